@@ -27,6 +27,7 @@ class Reason(StrEnum):
     MALFORMED_ID = "malformed_id"
     KEY_NOT_STANDING = "key_not_standing"
     SIGNERS_UNAVAILABLE = "signers_unavailable"
+    TOO_MANY_ACTIVE = "too_many_active"
     DISABLED = "disabled"
     NOT_SUPPORTED_YET = "not_supported_yet"
     # envelopes

@@ -78,9 +78,7 @@ def encode(record: Record) -> bytes:
     name = _NAMES[type(fact)]
     body = {field: getattr(fact, field) for field, _, _ in _KINDS[name].fields}
     refs = [[ref.digest, ref.segment, ref.offset, ref.length] for ref in record.payloads]
-    return cbor2.dumps(
-        [FORMAT, record.seq, record.at, record.prev, name, refs, body], canonical=True
-    )
+    return cbor2.dumps([FORMAT, record.seq, record.at, record.prev, name, refs, body], canonical=True)
 
 
 def decode(raw: bytes) -> Record:

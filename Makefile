@@ -1,0 +1,38 @@
+# Everything runs in an environment of its own: .venv, made from the locked requirements.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+
+.PHONY: demo test check source bench lock clean
+
+demo: $(INSTALLED)  ## run the main job for real, in a temporary folder
+	@$(BIN)/python demo/run.py
+
+test: $(INSTALLED)  ## the whole suite
+	$(BIN)/python -bb -X dev -W error -m pytest -n auto
+
+check: source test  ## format, lint, strict types, import contracts, tests
+
+source: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED)  ## real daemons, medians with spread
+	$(BIN)/python -m bench
+
+$(INSTALLED): requirements-dev.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+lock:  ## resolve the dependencies anew (needs uv)
+	uv pip compile pyproject.toml --universal --generate-hashes -p 3.11 -q -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --universal --generate-hashes -p 3.11 -q -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV)

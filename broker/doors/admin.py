@@ -1,0 +1,183 @@
+"""The operator door's other routes: agents by signed envelope, the signed watch, and health, which needs none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from broker.doors.http import Request, Response, Route
+from broker.doors.operator import JSON, MAX_BODY_BYTES, Desk, answer, check_params
+from broker.errors import Malformed, Refused
+from broker.rules import admin, listing
+from broker.wire import answers, names
+from broker.wire.names import Digest
+from broker.wire.record_view import view
+from broker.wire.records import Record
+from broker.wire.times import show
+
+OBSERVE_S = 900
+_QUEUE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What an invited agent must know of this broker. broker_ca: PEM; broker_url: where the agent door answers."""
+
+    broker_ca: str
+    broker_url: str
+    ticket_s: int
+
+
+@dataclass(eq=False, slots=True)
+class Watchers:
+    """Open observe streams. `tell` gets each record once it is durable; a watcher that lags too far is let go."""
+
+    _queues: set[asyncio.Queue[Record | None]] = field(default_factory=set)
+
+    def tell(self, records: tuple[Record, ...]) -> None:
+        for queue in list(self._queues):
+            for record in records:
+                if queue.qsize() >= _QUEUE:
+                    self._queues.discard(queue)
+                    queue.put_nowait(None)
+                    break
+                queue.put_nowait(record)
+
+    def close(self) -> None:
+        """End every stream."""
+        for queue in self._queues:
+            queue.put_nowait(None)
+        self._queues.clear()
+
+    def open(self) -> asyncio.Queue[Record | None]:
+        queue: asyncio.Queue[Record | None] = asyncio.Queue()
+        self._queues.add(queue)
+        return queue
+
+    def drop(self, queue: asyncio.Queue[Record | None]) -> None:
+        self._queues.discard(queue)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminRoutes:
+    """agent_invite, agent_revoke, agent_list, agent_show, observe, health."""
+
+    desk: Desk
+    bundle: Bundle
+    watchers: Watchers
+    health: Callable[[], dict[str, Any]]
+
+    def routes(self) -> list[Route]:
+        """One method, one content type and one size a route."""
+        handlers = {
+            "agent_invite": self._invite,
+            "agent_revoke": self._revoke,
+            "agent_list": self._list,
+            "agent_show": self._show,
+            "observe": self._observe,
+        }
+        signed = [
+            Route("POST", f"/admin/{op}", self.desk.guarded(op, handler), JSON, MAX_BODY_BYTES)
+            for op, handler in handlers.items()
+        ]
+        return [*signed, Route("GET", "/health", self._health)]
+
+    async def _invite(self, request: Request) -> Response:
+        order = await self.desk.order(request, "agent_invite")
+        params = order.envelope.params
+        check_params(params, {"cn", "ticket_digest"}, {"expires_s", "nonce"})
+        cn = names.cn(params["cn"], "params.cn")
+        decide = partial(
+            admin.invite,
+            order=order,
+            cn=cn,
+            ticket_digest=_digest(params["ticket_digest"]),
+            expires_s=self._ticket_s(params),
+        )
+        expires_at = await self.desk.turn.take(decide, self.desk.clock())
+        bundle = {"broker_ca": self.bundle.broker_ca, "broker_url": self.bundle.broker_url}
+        return answer(200, {"cn": cn, **bundle, "expires_at": show(expires_at)})
+
+    async def _revoke(self, request: Request) -> Response:
+        order = await self.desk.order(request, "agent_revoke")
+        check_params(order.envelope.params, {"cn"}, {"nonce"})
+        cn = names.cn(order.envelope.params["cn"], "params.cn")
+        revoked = await self.desk.turn.take(partial(admin.revoke_agent, order=order, cn=cn), self.desk.clock())
+        return answer(200, {"revoked": revoked})
+
+    async def _list(self, request: Request) -> Response:
+        order = await self.desk.order(request, "agent_list")
+        check_params(order.envelope.params, set(), {"nonce"})
+        return await self._agents(order, "")
+
+    async def _show(self, request: Request) -> Response:
+        order = await self.desk.order(request, "agent_show")
+        check_params(order.envelope.params, {"cn"}, {"nonce"})
+        return await self._agents(order, names.cn(order.envelope.params["cn"], "params.cn"))
+
+    async def _agents(self, order: admin.Order, cn: str) -> Response:
+        await self.desk.turn.take(partial(admin.take, order=order), self.desk.clock())
+        now = self.desk.turn.now(self.desk.clock())
+        return answer(200, {"agents": listing.agents(self.desk.turn.book, now, cn=cn)})
+
+    async def _observe(self, request: Request) -> Response:
+        order = await self.desk.order(request, "observe")
+        check_params(order.envelope.params, set(), {"id", "nonce"})
+        id, queue = order.envelope.params.get("id", ""), self.watchers.open()
+        try:
+            await self.desk.turn.take(partial(admin.take, order=order), self.desk.clock())
+        except BaseException:
+            self.watchers.drop(queue)
+            raise
+        now = self.desk.turn.now(self.desk.clock())
+        state = listing.directives(self.desk.turn.book, now, id=id) if id else []
+        lines = _lines(self.watchers, queue, id, state)
+        return Response(200, b"", content_type="application/x-ndjson", stream=lines)
+
+    async def _health(self, request: Request) -> Response:
+        body = self.health()
+        try:
+            self.desk.turn.now(self.desk.clock())
+        except Refused:
+            return answer(200, body | {"clock_behind": True})
+        return answer(200, body | {"clock_behind": False})
+
+    def _ticket_s(self, params: dict[str, str]) -> int:
+        word = params.get("expires_s", str(self.bundle.ticket_s))
+        if not word.isascii() or not word.isdigit() or not 1 <= int(word[:9]) <= 86400:
+            raise Malformed("params.expires_s", "expected whole seconds, 1 to 86400")
+        return int(word)
+
+
+def _digest(word: str) -> Digest:
+    try:
+        raw = bytes.fromhex(word)
+    except ValueError:
+        raw = b""
+    if len(raw) != 32 or raw.hex() != word:
+        raise Malformed("params.ticket_digest", "expected the SHA-256 of the ticket as 64 of 0-9 a-f")
+    return Digest(raw)
+
+
+async def _lines(
+    watchers: Watchers, queue: asyncio.Queue[Record | None], id: str, state: list[listing.Row]
+) -> AsyncIterator[bytes]:
+    """How the directive stands, then one JSON object a line for each durable record. At most 15 minutes.
+
+    The queue was opened before the state was read, so nothing falls between the two.
+    """
+    try:
+        for row in state:
+            yield answers.encode(row | {"directive_kind": row["kind"], "kind": "state"}) + b"\n"
+        async with asyncio.timeout(OBSERVE_S):
+            while (record := await queue.get()) is not None:
+                row = view(record)
+                if not id or id in (row.get("id"), *row.get("ids", ())):
+                    yield answers.encode(row) + b"\n"
+    except TimeoutError:
+        return
+    finally:
+        watchers.drop(queue)

@@ -1,0 +1,203 @@
+"""The agent door: mutual TLS. Every miss of consume and check is one answer; every bar is another; neither says why."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from typing import Protocol
+
+from broker.doors.http import Handler, Request, Response, Route
+from broker.errors import BrokerError, Malformed, Reason, Refused, Untrusted
+from broker.rules import consume as rules
+from broker.rules import decision, identity
+from broker.rules.rates import Bucket, TokenBucket
+from broker.turn import Turn
+from broker.wire import answers, bodies, statement, times
+from broker.wire.caller import Caller
+from broker.wire.names import Cn, Digest, Instant
+from broker.wire.verified import Standing
+
+MAX_WAIT_S = 30.0
+_JSON = "application/json"
+_BARS = {Reason.CERTIFICATE_EXPIRED, Reason.AGENT_REVOKED, Reason.AGENT_FROZEN, Reason.NO_CERTIFICATE}
+_MISS = Response(404, answers.MISS)
+_FORBIDDEN = Response(403, answers.FORBIDDEN)
+
+
+class Inbox(Protocol):
+    """Where a long poll waits for the next pointer of an agent."""
+
+    async def wait(self, cn: Cn, timeout_s: float) -> None: ...
+
+
+class CertificateRequest(Protocol):
+    """A checked CSR."""
+
+    @property
+    def cn(self) -> str: ...
+    @property
+    def key_digest(self) -> Digest: ...
+
+
+class Authority(Protocol):
+    """What the door needs of the certificate authority. Raises Untrusted."""
+
+    def caller_of(self, der: bytes) -> Caller: ...
+    def read_request(self, pem: str) -> CertificateRequest: ...
+    def issue_for(self, request: CertificateRequest) -> identity.Issue: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """consume: consume and check calls of one agent; renew: its renewals; enrol: all redemptions of the instance."""
+
+    consume: TokenBucket
+    renew: TokenBucket
+    enrol: TokenBucket
+
+
+@dataclass(slots=True)
+class AgentDoor:
+    """The routes an agent may call, and what they need. standing: which operator keys count at this moment."""
+
+    turn: Turn
+    clock: Callable[[], Instant]
+    authority: Authority
+    standing: Callable[[], Awaitable[Standing]]
+    inbox: Inbox
+    rates: Rates
+    _buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
+
+    def routes(self) -> list[Route]:
+        """One method, one content type and one size a route."""
+        return [
+            Route("POST", "/directive/consume", self._guarded("consume", self._consume), _JSON, 4096),
+            Route("POST", "/directive/check", self._guarded("check", self._check), _JSON, 4096),
+            Route("GET", "/inbox", self._guarded("inbox", self._inbox)),
+            Route("POST", "/renew", self._guarded("renew", self._renew), _JSON, 16384),
+            Route("POST", "/enrol", self._guarded("enrol", self._enrol), _JSON, 16384),
+        ]
+
+    async def _consume(self, request: Request) -> Response:
+        caller = await self._caller(request, "consume")
+        await self._limit("consume", caller.cn, self.rates.consume)
+        body = bodies.consume_body(request.body)
+        standing = await self.standing()
+        decide = partial(rules.consume, caller=caller, raw_id=body.id, attempt=body.attempt or "", standing=standing)
+        raw = await self.turn.take(decide, self.clock())
+        return Response(200, answers.consumed(statement.read(raw)))
+
+    async def _check(self, request: Request) -> Response:
+        caller = await self._caller(request, "check")
+        await self._limit("consume", caller.cn, self.rates.consume)
+        body = bodies.check_body(request.body)
+        await self.standing()
+        state = await self.turn.take(partial(rules.check, caller=caller, raw_id=body.id), self.clock())
+        return Response(200, answers.checked(body.id, state))
+
+    async def _inbox(self, request: Request) -> Response:
+        caller = await self._caller(request, "inbox")
+        await self._not_stale(caller, "inbox")
+        wait_s, after = _inbox_query(request)
+        waiting = await self._waiting(caller, after)
+        if not waiting and wait_s:
+            await self.inbox.wait(caller.cn, wait_s)
+            if bar := identity.barred(self.turn.book, caller, self.clock()):
+                raise Refused(bar)
+            waiting = await self._waiting(caller, after)
+        return Response(200, answers.pointers([(p.id, p.notified_at) for p in waiting]))
+
+    async def _renew(self, request: Request) -> Response:
+        caller = await self._caller(request, "renew")
+        await self._limit("renew", caller.cn, self.rates.renew)
+        asked = self.authority.read_request(bodies.csr_body(request.body))
+        decide = partial(
+            identity.renew,
+            caller=caller,
+            ask=identity.Ask(asked.cn, asked.key_digest),
+            issue=self.authority.issue_for(asked),
+        )
+        return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
+
+    async def _enrol(self, request: Request) -> Response:
+        await self._limit("enrol", Cn("-"), self.rates.enrol)
+        body = bodies.enrol_body(request.body)
+        asked = self.authority.read_request(body.csr)
+        decide = partial(
+            identity.enrol,
+            ticket_digest=Digest(sha256(body.ticket.encode()).digest()),
+            ask=identity.Ask(asked.cn, asked.key_digest),
+            issue=self.authority.issue_for(asked),
+        )
+        return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
+
+    async def _waiting(self, caller: Caller, after: Instant) -> tuple[rules.Pointer, ...]:
+        return await self.turn.take(
+            lambda book, now: decision.Decision((), rules.inbox(book, now, caller=caller, after=after)), self.clock()
+        )
+
+    async def _caller(self, request: Request, op: str) -> Caller:
+        """Who calls, by the certificate of this connection, judged anew for each request. Raises Refused."""
+        caller = request.connection.get("caller")
+        if caller is None:
+            if request.client_certificate_der is None:
+                await self._refuse("-", op, Reason.NO_CERTIFICATE)
+            caller = self.authority.caller_of(request.client_certificate_der or b"")
+            request.connection["caller"] = caller
+        assert isinstance(caller, Caller)
+        now = self.clock()
+        if bar := identity.barred(self.turn.book, caller, now):
+            await self._refuse(caller.cn, op, bar)
+        self.turn.book.last_seen[caller.cn] = now
+        return caller
+
+    async def _not_stale(self, caller: Caller, op: str) -> None:
+        if identity.stale(self.turn.book, caller):
+            await self._refuse(caller.cn, op, Reason.GENERATION_STALE)
+
+    async def _limit(self, what: str, cn: Cn, bucket: TokenBucket) -> None:
+        state, allowed = bucket.take(self._buckets.get((what, cn)), self.clock())
+        self._buckets[what, cn] = state
+        if not allowed:
+            await self._refuse(cn, what, Reason.RATE_LIMITED)
+
+    async def _refuse(self, cn: str, op: str, reason: Reason) -> None:
+        request = decision.Request("agent", cn, op)
+        await self.turn.take(lambda book, now: request.refuse(reason), self.clock())
+
+    def _guarded(self, op: str, handler: Handler) -> Handler:
+        """The one place where a failure becomes an answer: the op decides which, the cause never does."""
+        refused = _MISS if op in ("consume", "check") else _FORBIDDEN
+
+        async def guarded(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except Malformed:
+                if op == "enrol":
+                    return _FORBIDDEN
+                raise
+            except Untrusted:
+                return _FORBIDDEN
+            except Refused as error:
+                return _REASONED.get(error.reason, refused)
+            except BrokerError:
+                return refused
+
+        return guarded
+
+
+_REASONED = {
+    **dict.fromkeys(_BARS, _FORBIDDEN),
+    Reason.RATE_LIMITED: Response(429, answers.RATE_LIMITED),
+    Reason.CLOCK_BEHIND: Response(503, b'{"error":"clock_behind"}'),
+}
+
+
+def _inbox_query(request: Request) -> tuple[float, Instant]:
+    """`wait` in whole seconds, `after` as a time; both may be missing. Raises Malformed."""
+    wait, after = request.query.get("wait", "0"), request.query.get("after")
+    if not wait.isascii() or not wait.isdigit() or len(wait) > 3:
+        raise Malformed("wait", "expected whole seconds, 30 at most")
+    return min(float(wait), MAX_WAIT_S), times.parse(after, "after") if after else Instant(0)

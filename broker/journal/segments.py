@@ -1,0 +1,143 @@
+"""Segment files: their names, how a new one comes into being, and the frames inside, a piece of the file at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.journal.disk import Disk, write_all
+from broker.wire import frame
+from broker.wire.frame import Damaged, Frame, Torn
+
+SEGMENT_BYTES = 64 << 20
+_NAME = re.compile(r"([0-9]{8})\.seg")
+_UNFINISHED = re.compile(r"[0-9]{8}\.seg\.new")
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place behind the last whole frame: segment number, offset in that file."""
+
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes that go behind the end of a segment. opens: the framed header, where this piece begins the segment."""
+
+    segment: int
+    data: bytes
+    opens: bytes = b""
+
+
+def name(number: int) -> str:
+    """Segment 1 is `00000001.seg`."""
+    return f"{number:08}.seg"
+
+
+def numbers(disk: Disk, folder: Path) -> list[int]:
+    """Which segments are there, in order. Other names are not segments."""
+    found = (_NAME.fullmatch(entry) for entry in disk.names(folder))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def make(disk: Disk, folder: Path, number: int, data: bytes) -> int:
+    """A new segment with these first bytes, whole or not at all; its descriptor. Raises OSError."""
+    temporary = folder / f"{name(number)}.new"
+    fd = disk.create(temporary)
+    try:
+        write_all(disk, fd, data)
+        disk.sync(fd)
+        disk.rename(temporary, folder / name(number))
+        disk.sync_dir(folder)
+    except BaseException:
+        disk.close(fd)
+        raise
+    return fd
+
+
+def sweep(disk: Disk, folder: Path) -> None:
+    """Remove segments that a crash left unfinished: they never had their name, so nothing rests on them."""
+    for entry in disk.names(folder):
+        if _UNFINISHED.fullmatch(entry):
+            disk.remove(folder / entry)
+
+
+class Tail:
+    """The end of the last segment in a folder, opened at the first write. Belongs to one thread."""
+
+    def __init__(self, disk: Disk, folder: Path, last: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._last = last
+        self._fd: int | None = None
+
+    def write(self, pieces: Iterable[Piece]) -> None:
+        """Write and sync; what comes before a new segment is synced before that segment exists. Raises OSError."""
+        pending: list[bytes] = []
+        for piece in pieces:
+            if piece.opens:
+                self._flush(pending)
+                pending = []
+                self.close()
+                self._fd = make(self._disk, self._folder, piece.segment, piece.opens)
+            pending.append(piece.data)
+        self._flush(pending)
+
+    def close(self) -> None:
+        """Close the file. What `write` returned from is on disk already."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            self._disk.close(fd)
+
+    def _flush(self, pending: list[bytes]) -> None:
+        if not pending:
+            return
+        if self._fd is None:
+            self._fd = self._disk.append(self._folder / name(self._last))
+        write_all(self._disk, self._fd, b"".join(pending))
+        self._disk.sync(self._fd)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What stands at an offset of a file. end: where the next frame begins; None when nobody can say."""
+
+    offset: int
+    what: Frame | Torn | Damaged
+    end: int | None
+
+
+def frames(disk: Disk, path: Path) -> Iterator[Found]:
+    """All frames of a file in order; a damaged one is stepped over if its head is whole. Raises OSError."""
+    fd = disk.read(path)
+    try:
+        data, base, at, ended = b"", 0, 0, False
+        while True:
+            what = frame.read(data, at)
+            if (what is None or isinstance(what, Torn)) and not ended:
+                wanted = _CHUNK_BYTES if what is None else max(_CHUNK_BYTES, what.expected)
+                more = disk.read_at(fd, base + len(data), wanted)
+                data, base, at, ended = data[at:] + more, base + at, 0, not more
+                continue
+            if what is None:
+                return
+            size = _size(data, at, what)
+            yield Found(base + at, what, None if size is None else base + at + size)
+            if size is None or at + size > len(data):
+                return
+            at += size
+    finally:
+        disk.close(fd)
+
+
+def _size(data: bytes, at: int, what: Frame | Torn | Damaged) -> int | None:
+    if isinstance(what, Frame):
+        return what.end - at
+    # A head without its body is a torn frame, and then the reader says how long the whole is.
+    alone = frame.read(data[at : at + frame.HEAD_BYTES], 0)
+    return alone.expected if isinstance(alone, Torn) and alone.expected else None

@@ -1,0 +1,123 @@
+"""May this verified statement become a directive?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.errors import Reason
+from broker.rules.book import Book, Enrolment
+from broker.rules.decision import Decision, Request
+from broker.wire import statement as wire
+from broker.wire.names import SELFTEST, DirectiveId, Instance, Instant
+from broker.wire.records import DirectiveAdmitted, Draft, SelftestPassed
+from broker.wire.statement import BoundAction, Statement
+from broker.wire.times import SECOND
+from broker.wire.verified import VerifiedBytes
+
+LEEWAY_S = 120
+Flaw = tuple[Reason, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What this instance asks of a statement. declares(tool, op): is that operation declared in lever.yaml?"""
+
+    instance: Instance
+    expiry_max_s: int
+    max_active_per_agent: int
+    declares: Callable[[str, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """scheduled: the window opens later."""
+
+    id: DirectiveId
+    scheduled: bool
+
+
+def admit(
+    book: Book, now: Instant, *, request: Request, verified: VerifiedBytes, statement: Statement, terms: Terms
+) -> Decision[Admitted]:
+    """Store the statement as an active directive, or refuse and say why."""
+    flaw = flaw_of(statement, now, terms) or _target_flaw(book, statement, terms)
+    if flaw:
+        return request.refuse(*flaw)
+    action = statement.action
+    tool, op = (action.tool, action.op) if isinstance(action, BoundAction) else ("", "")
+    fact = DirectiveAdmitted(
+        id=statement.directive_id,
+        cn=statement.target.cn,
+        generation=statement.target.generation,
+        kind=action.kind,
+        tool=tool,
+        op=op,
+        content_digest=wire.action_digest(action),
+        issued_at=statement.issued_at,
+        not_before_at=statement.not_before,
+        expires_at=statement.expires_at,
+        fingerprint=verified.fingerprint,
+        signer_digest=verified.signer_digest,
+        allowed_digest=verified.allowed_digest,
+    )
+    answer = Admitted(statement.directive_id, statement.not_before > now)
+    return Decision((Draft(fact, (verified.raw, verified.signature)),), answer)
+
+
+def selftest(
+    book: Book, now: Instant, *, request: Request, verified: VerifiedBytes, statement: Statement, terms: Terms
+) -> Decision[None]:
+    """All of admission that does not depend on a target; nothing is stored."""
+    if flaw := _window_flaw(statement, now, terms):
+        return request.refuse(*flaw)
+    return Decision((Draft(SelftestPassed(verified.fingerprint)),))
+
+
+def flaw_of(statement: Statement, now: Instant, terms: Terms) -> Flaw | None:
+    """What is wrong with the statement itself: reason, detail, hint."""
+    if statement.target.cn == SELFTEST:
+        return Reason.RESERVED_NAME, "the name selftest is reserved", "lever directive selftest"
+    action = statement.action
+    if isinstance(action, BoundAction) and not terms.declares(action.tool, action.op):
+        return (
+            Reason.TOOL_UNDECLARED,
+            f"{action.tool}.{action.op} is neither brokered nor declared",
+            f"declare it in lever.yaml: tools: {{{action.tool}: [{action.op}]}}",
+        )
+    return _window_flaw(statement, now, terms)
+
+
+def _window_flaw(statement: Statement, now: Instant, terms: Terms) -> Flaw | None:
+    if statement.instance != terms.instance:
+        return Reason.WRONG_INSTANCE, f"signed for {statement.instance}, this is {terms.instance}", ""
+    if statement.not_before >= statement.expires_at:
+        return Reason.WINDOW_EMPTY, "not_before is not before expires_at", ""
+    if now >= statement.expires_at:
+        return Reason.EXPIRED, "the window has closed", "sign it anew: lever directive send"
+    if statement.expires_at - now > terms.expiry_max_s * SECOND:
+        return Reason.EXPIRY_BEYOND_CAP, f"expires more than {terms.expiry_max_s} s from now", "--expires"
+    if statement.issued_at > now + LEEWAY_S * SECOND:
+        return Reason.ISSUED_IN_FUTURE, "issued_at is ahead of the broker's clock", "compare the two clocks"
+    return None
+
+
+def _target_flaw(book: Book, statement: Statement, terms: Terms) -> Flaw | None:
+    cn, generation = statement.target.cn, statement.target.generation
+    agent = book.agents.get(cn)
+    if agent is None:
+        return Reason.UNKNOWN_AGENT, f"no agent {cn} is enrolled", f"lever agent invite {cn}"
+    if agent.state is not Enrolment.ENROLLED:
+        reason = Reason.AGENT_REVOKED if agent.state is Enrolment.REVOKED else Reason.AGENT_FROZEN
+        return reason, f"agent {cn} is {agent.state}", f"lever agent invite {cn}"
+    if agent.generation != generation:
+        return (
+            Reason.GENERATION_STALE,
+            f"signed for generation {generation}, {cn} is at {agent.generation}",
+            f"sign it anew: lever directive send {cn}",
+        )
+    if statement.directive_id in book.directives or statement.directive_id in book.tombstones:
+        return Reason.ID_SEEN, "this directive id was used before", "sign it anew with another id"
+    if len(book.by_agent.get(cn, ())) >= terms.max_active_per_agent:
+        return Reason.TOO_MANY_ACTIVE, f"{cn} has {terms.max_active_per_agent} active", "lever directive list"
+    return None

@@ -1,0 +1,347 @@
+"""The book: the journal's image in memory. It is a fold of records, so what it says is what is written."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from broker.errors import Reason
+from broker.rules.lifecycle import Event, State, after
+from broker.wire import records as r
+from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
+from broker.wire.times import SECOND
+
+TOMBSTONE_S = 48 * 3600
+LOST_REPLY_S = 60
+K = TypeVar("K")
+V = TypeVar("V")
+_TIMES = struct.Struct(">4q")
+_NEVER = Instant(0)
+_MINUTE = 60 * SECOND
+_HOUR = 60 * _MINUTE
+
+
+@dataclass(slots=True)
+class PointerState:
+    """What is known of telling the agent: channel and error of the last try, attempts so far, times (0: never)."""
+
+    attempts: int = 0
+    channel: str = ""
+    delivered_at: Instant = _NEVER
+    next_at: Instant = _NEVER
+    last_error: str = ""
+
+
+@dataclass(slots=True)
+class Directive:
+    """An admitted statement while it is active. statement and signature are the exact bytes."""
+
+    id: DirectiveId
+    cn: Cn
+    generation: Generation
+    kind: str
+    tool: str
+    op: str
+    issued_at: Instant
+    not_before_at: Instant
+    expires_at: Instant
+    admitted_at: Instant
+    fingerprint: Fingerprint
+    signer_digest: Digest
+    allowed_digest: Digest
+    refs: tuple[r.PayloadRef, ...]
+    statement: bytes = b""
+    signature: bytes = b""
+    pointer: PointerState = field(default_factory=PointerState)
+
+
+class Tombstone:
+    """What remains of a finished directive so that its id can't return. Kept small: there may be a great many."""
+
+    __slots__ = (
+        "_times",
+        "attempts",
+        "cn",
+        "fingerprint",
+        "generation",
+        "kind",
+        "op",
+        "reason",
+        "state",
+        "tool",
+    )
+
+    def __init__(self, of: Directive, state: State, reason: str, ended_at: Instant) -> None:
+        self.cn, self.generation, self.kind = of.cn, of.generation, of.kind
+        self.tool, self.op, self.fingerprint = of.tool, of.op, of.fingerprint
+        self.state, self.reason, self.attempts = state, reason, of.pointer.attempts
+        self._times = _TIMES.pack(of.issued_at, of.expires_at, ended_at, of.pointer.delivered_at)
+
+    @property
+    def times(self) -> tuple[Instant, Instant, Instant, Instant]:
+        """issued_at, expires_at, ended_at, delivered_at (0: never)."""
+        issued, expires, ended, delivered = _TIMES.unpack(self._times)
+        return Instant(issued), Instant(expires), Instant(ended), Instant(delivered)
+
+
+@dataclass(slots=True)
+class Repeat:
+    """A consumed directive's answer, held for a moment for the client that lost it."""
+
+    cn: Cn
+    generation: Generation
+    key_digest: Digest
+    attempt: str
+    until_at: Instant
+    refs: tuple[r.PayloadRef, ...]
+    statement: bytes
+
+
+class Enrolment(StrEnum):
+    """Where an agent stands."""
+
+    ENROLLED = "enrolled"
+    REVOKED = "revoked"
+    FROZEN = "frozen"
+
+
+@dataclass(slots=True)
+class Renewal:
+    """What followed a certificate: the key it was renewed with, and the answer."""
+
+    csr_key_digest: Digest
+    until_at: Instant
+    refs: tuple[r.PayloadRef, ...]
+    certificate: bytes
+
+
+@dataclass(slots=True)
+class Agent:
+    """An enrolled name. lineage: by the digest of a certificate, what it was renewed into."""
+
+    cn: Cn
+    generation: Generation
+    state: Enrolment
+    not_after_at: Instant
+    renewals: int = 0
+    lineage: dict[Digest, Renewal] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Ticket:
+    """An invitation, known by its digest. answer: what redeeming it gave, for a lost reply; None while unspent."""
+
+    cn: Cn
+    expires_at: Instant
+    answer: Renewal | None = None
+
+    @property
+    def answer_until_at(self) -> Instant:
+        """Until when a lost reply may be asked for again; 0 while unspent."""
+        return self.answer.until_at if self.answer else _NEVER
+
+
+def _drop(table: dict[K, V], over: Callable[[V], bool]) -> None:
+    for key in [key for key, value in table.items() if over(value)]:
+        del table[key]
+
+
+def _unlist(index: dict[K, dict[DirectiveId, None]], key: K, id: DirectiveId) -> None:
+    del index[key][id]
+    if not index[key]:
+        del index[key]
+
+
+class Book:
+    """Agents, tickets, directives, tombstones: `apply` is the only thing that changes them."""
+
+    def __init__(self, instance: Instance, consume_repeat_s: int) -> None:
+        self.instance = instance
+        self.newest_at = Instant(0)
+        self.records = 0
+        self.allowed_digest = Digest(b"")
+        self.agents: dict[Cn, Agent] = {}
+        self.tickets: dict[Digest, Ticket] = {}
+        self.directives: dict[DirectiveId, Directive] = {}
+        self.tombstones: dict[DirectiveId, Tombstone] = {}
+        self.repeats: dict[DirectiveId, Repeat] = {}
+        self.envelopes: dict[Digest, Instant] = {}
+        self.by_agent: dict[Cn, dict[DirectiveId, None]] = {}
+        self.by_signer: dict[Digest, dict[DirectiveId, None]] = {}
+        self.last_seen: dict[Cn, Instant] = {}  # told by the door, not by the journal: shown, never decided on
+        self._by_minute: dict[int, list[DirectiveId]] = {}  # of expiry; lists by the minute cost 8 bytes an id
+        self._by_hour: dict[int, list[DirectiveId]] = {}  # of a tombstone's end
+        self._words: dict[str, str] = {}
+        self._repeat_s = consume_repeat_s
+
+    def apply(self, record: r.Record, payloads: tuple[bytes, ...] | None) -> None:
+        """Fold one record in. payloads: its exact bytes; None during recovery, where `fill` brings them afterwards."""
+        self.newest_at = max(self.newest_at, record.at)
+        self.records += 1
+        match record.fact:
+            case r.DirectiveAdmitted() as fact:
+                self._admit(fact, record, payloads or (b"", b""))
+            case r.DirectiveConsumed() as fact:
+                self._consume(fact, record.at)
+            case r.DirectiveRevoked() as fact:
+                self._end(fact.id, Event.REVOKE, Reason.REVOKED, record.at)
+            case r.DirectiveInvalidated() as fact:
+                self._end(fact.id, Event.INVALIDATE, fact.reason, record.at)
+            case r.DirectivesExpired() as fact:
+                for word in fact.ids:
+                    self._end(DirectiveId(word), Event.EXPIRE, Reason.EXPIRED, record.at)
+            case r.AgentInvited() as fact:
+                self._void_tickets(fact.cn)
+                self.tickets[fact.ticket_digest] = Ticket(fact.cn, fact.expires_at)
+            case r.AgentEnrolled() as fact:
+                self._enrol(fact, record, payloads or (b"",))
+            case r.CertificateRenewed() as fact:
+                self._renew(fact, record, payloads or (b"",))
+            case r.AgentFrozen() as fact:
+                self.agents[fact.cn].state = Enrolment.FROZEN
+            case r.AgentRevoked() as fact:
+                self._revoke_agent(fact.cn, record.at)
+            case r.EnvelopeAccepted() as fact:
+                self.envelopes[fact.envelope_digest] = fact.fresh_until_at
+            case r.SignersChanged() as fact:
+                self.allowed_digest = fact.allowed_digest
+            case r.PointerDelivered() as fact:
+                self._pointed(fact, record.at)
+            case r.PointerFailed() as fact:
+                self._not_pointed(fact)
+            case (
+                r.InstanceCreated()
+                | r.BrokerStarted()
+                | r.BrokerStopped()
+                | r.ConsumeRepeated()
+                | r.SelftestPassed()
+                | r.RequestRefused()
+            ):
+                pass
+
+    def fill(self, read: Callable[[r.PayloadRef], bytes]) -> None:
+        """After recovery: bring the exact bytes of all that is alive. `read` raises Fatal for missing bytes."""
+        for directive in self.directives.values():
+            directive.statement, directive.signature = (read(ref) for ref in directive.refs)
+        for repeat in self.repeats.values():
+            repeat.statement = read(repeat.refs[0])
+        for renewal in self._renewals():
+            renewal.certificate = read(renewal.refs[0])
+
+    def forget(self, now: Instant) -> None:
+        """Drop from memory what no decision can need any more. The journal keeps all of it."""
+        for hour in [h for h in self._by_hour if h < now // _HOUR]:
+            for id in self._by_hour.pop(hour):
+                self.tombstones.pop(id, None)
+        for minute in [m for m in self._by_minute if m < now // _MINUTE]:
+            if not any(id in self.directives for id in self._by_minute[minute]):
+                del self._by_minute[minute]
+        _drop(self.envelopes, lambda until: until < now)
+        _drop(self.repeats, lambda repeat: repeat.until_at <= now)
+        _drop(self.tickets, lambda ticket: max(ticket.expires_at, ticket.answer_until_at) <= now)
+        for agent in self.agents.values():
+            _drop(agent.lineage, lambda renewal: renewal.until_at <= now)
+
+    def due(self, now: Instant) -> tuple[DirectiveId, ...]:
+        """Active directives whose window has closed."""
+        minutes = sorted(minute for minute in self._by_minute if minute <= now // _MINUTE)
+        ids = (id for minute in minutes for id in self._by_minute[minute])
+        return tuple(id for id in ids if id in self.directives and self.directives[id].expires_at <= now)
+
+    def of_agent(self, cn: Cn) -> Iterator[Directive]:
+        """The active directives of one agent, in the order of admission."""
+        return (self.directives[id] for id in self.by_agent.get(cn, ()))
+
+    def _renewals(self) -> Iterator[Renewal]:
+        for agent in self.agents.values():
+            yield from agent.lineage.values()
+        yield from (ticket.answer for ticket in self.tickets.values() if ticket.answer)
+
+    def _word(self, word: str) -> str:
+        return self._words.setdefault(word, word)
+
+    def _admit(self, fact: r.DirectiveAdmitted, record: r.Record, payloads: tuple[bytes, ...]) -> None:
+        word = self._word
+        directive = Directive(
+            id=fact.id,
+            cn=Cn(word(fact.cn)),
+            generation=fact.generation,
+            kind=word(fact.kind),
+            tool=word(fact.tool),
+            op=word(fact.op),
+            issued_at=fact.issued_at,
+            not_before_at=fact.not_before_at,
+            expires_at=fact.expires_at,
+            admitted_at=record.at,
+            fingerprint=Fingerprint(word(fact.fingerprint)),
+            signer_digest=fact.signer_digest,
+            allowed_digest=fact.allowed_digest,
+            refs=record.payloads,
+            statement=payloads[0],
+            signature=payloads[1],
+        )
+        self.directives[fact.id] = directive
+        self.by_agent.setdefault(directive.cn, {})[fact.id] = None
+        self.by_signer.setdefault(fact.signer_digest, {})[fact.id] = None
+        self._by_minute.setdefault(fact.expires_at // _MINUTE, []).append(fact.id)
+
+    def _end(self, id: DirectiveId, event: Event, reason: str, at: Instant) -> Directive:
+        """Active -> final, by the table; a second end of the same id is a fault of the record, never a no-op."""
+        directive = self.directives[id]
+        state = after(State.ACTIVE, event)
+        del self.directives[id]
+        _unlist(self.by_agent, directive.cn, id)
+        _unlist(self.by_signer, directive.signer_digest, id)
+        self.tombstones[id] = Tombstone(directive, state, self._word(reason), at)
+        self._by_hour.setdefault((directive.expires_at + TOMBSTONE_S * SECOND) // _HOUR, []).append(id)
+        return directive
+
+    def _consume(self, fact: r.DirectiveConsumed, at: Instant) -> None:
+        directive = self._end(fact.id, Event.CONSUME, "", at)
+        if fact.attempt:
+            until = min(directive.expires_at, at + self._repeat_s * SECOND)
+            self.repeats[fact.id] = Repeat(
+                fact.cn, fact.generation, fact.key_digest, fact.attempt, Instant(until),
+                directive.refs, directive.statement,
+            )  # fmt: skip
+
+    def _void_tickets(self, cn: Cn) -> None:
+        for digest in [d for d, ticket in self.tickets.items() if ticket.cn == cn and not ticket.answer]:
+            del self.tickets[digest]
+
+    def _enrol(self, fact: r.AgentEnrolled, record: r.Record, payloads: tuple[bytes, ...]) -> None:
+        self._end_all(fact.cn, Reason.GENERATION_STALE, record.at)
+        self.agents[fact.cn] = Agent(fact.cn, fact.generation, Enrolment.ENROLLED, fact.not_after_at)
+        until = Instant(record.at + LOST_REPLY_S * SECOND)
+        self.tickets[fact.ticket_digest].answer = Renewal(fact.csr_key_digest, until, record.payloads, payloads[0])
+
+    def _renew(self, fact: r.CertificateRenewed, record: r.Record, payloads: tuple[bytes, ...]) -> None:
+        agent = self.agents.setdefault(fact.cn, Agent(fact.cn, fact.generation, Enrolment.ENROLLED, fact.not_after_at))
+        agent.not_after_at = fact.not_after_at
+        agent.renewals += 1
+        agent.lineage[fact.from_cert_digest] = Renewal(
+            fact.csr_key_digest, fact.not_after_at, record.payloads, payloads[0]
+        )
+
+    def _revoke_agent(self, cn: Cn, at: Instant) -> None:
+        self._void_tickets(cn)
+        self._end_all(cn, Reason.AGENT_REVOKED, at)
+        if cn in self.agents:
+            self.agents[cn].state = Enrolment.REVOKED
+
+    def _end_all(self, cn: Cn, reason: Reason, at: Instant) -> None:
+        for id in list(self.by_agent.get(cn, ())):
+            self._end(id, Event.INVALIDATE, reason, at)
+        for id in [i for i, repeat in self.repeats.items() if repeat.cn == cn]:
+            del self.repeats[id]
+
+    def _pointed(self, fact: r.PointerDelivered, at: Instant) -> None:
+        if directive := self.directives.get(fact.id):
+            directive.pointer = PointerState(fact.attempt, fact.channel, at)
+
+    def _not_pointed(self, fact: r.PointerFailed) -> None:
+        if directive := self.directives.get(fact.id):
+            directive.pointer = PointerState(fact.attempt, fact.channel, _NEVER, fact.next_at, fact.why)

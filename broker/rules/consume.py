@@ -1,0 +1,133 @@
+"""The compare-and-swap, and the two looks that an agent has at its own: check and inbox.
+
+Each miss makes the same look-ups and the same note whatever its cause, so that no cause can be told from another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from broker.errors import Malformed, Reason
+from broker.rules.book import Book, Directive, Repeat, Tombstone
+from broker.rules.decision import Decision, Request
+from broker.rules.lifecycle import ENDED
+from broker.rules.window import shut
+from broker.wire import names
+from broker.wire.caller import Caller
+from broker.wire.names import DirectiveId, Generation, Instant
+from broker.wire.records import ConsumeRepeated, DirectiveConsumed, DirectiveInvalidated, Draft
+from broker.wire.verified import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An id that waits for its agent. notified_at: when it came to wait."""
+
+    id: DirectiveId
+    notified_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """All that a consume or check looks up, always all of it."""
+
+    id: DirectiveId | None
+    directive: Directive | None
+    tombstone: Tombstone | None
+    repeat: Repeat | None
+    live: Generation | None
+
+
+def consume(
+    book: Book, now: Instant, *, caller: Caller, raw_id: str, attempt: str, standing: Standing
+) -> Decision[bytes]:
+    """The exact statement bytes, once, for the caller that it is for; or, on the same attempt, once more."""
+    found = _find(book, caller, raw_id)
+    if found.id and found.repeat and _repeats(found.repeat, caller, attempt, found.live, now):
+        again = ConsumeRepeated(found.id, caller.cn, attempt)
+        return Decision((Draft(again),), found.repeat.statement)
+    reason = _why_not(found, caller, now)
+    directive = found.directive
+    if reason is None and directive and directive.signer_digest not in standing.good:
+        reason = Reason.SIGNERS_UNAVAILABLE
+    if reason is not None or directive is None:
+        return _miss(caller, "consume", found, reason or Reason.UNKNOWN_ID)
+    fact = DirectiveConsumed(directive.id, caller.cn, caller.generation, caller.key_digest, attempt)
+    return Decision((Draft(fact),), directive.statement)
+
+
+def check(book: Book, now: Instant, *, caller: Caller, raw_id: str) -> Decision[str]:
+    """The state of a directive that is the caller's own."""
+    found = _find(book, caller, raw_id)
+    reason = _why_not(found, caller, now)
+    if found.tombstone and reason is ENDED[found.tombstone.state]:
+        return Decision((), str(found.tombstone.state))
+    if reason is Reason.EXPIRED:
+        return Decision((), "expired")
+    if reason is None:
+        return Decision((), "active")
+    return _miss(caller, "check", found, reason)
+
+
+def inbox(book: Book, now: Instant, *, caller: Caller, after: Instant) -> tuple[Pointer, ...]:
+    """The open, unconsumed directives of a caller that came to wait later than `after`."""
+    pointers = (
+        Pointer(d.id, max(d.admitted_at, d.not_before_at))
+        for d in book.of_agent(caller.cn)
+        if d.generation == caller.generation and shut(d.not_before_at, d.expires_at, now) is None
+    )
+    return tuple(pointer for pointer in pointers if pointer.notified_at > after)
+
+
+def open_for_pointer(book: Book, id: DirectiveId, now: Instant) -> bool:
+    """Is this directive still to be told to its agent?"""
+    directive = book.directives.get(id)
+    return directive is not None and shut(directive.not_before_at, directive.expires_at, now) is None
+
+
+def uphold(book: Book, now: Instant, *, standing: Standing) -> Decision[None]:
+    """Invalidate what was signed with a key that ssh-keygen no longer accepts."""
+    ids = [id for signer in standing.bad for id in book.by_signer.get(signer, ())]
+    return Decision(tuple(Draft(DirectiveInvalidated(id, Reason.KEY_NOT_STANDING)) for id in ids))
+
+
+def _find(book: Book, caller: Caller, raw_id: str) -> _Found:
+    try:
+        id = names.directive_id(raw_id)
+    except Malformed:
+        id = None
+    key = DirectiveId(raw_id)
+    agent = book.agents.get(caller.cn)
+    live = agent.generation if agent else None
+    return _Found(id, book.directives.get(key), book.tombstones.get(key), book.repeats.get(key), live)
+
+
+def _why_not(found: _Found, caller: Caller, now: Instant) -> Reason | None:
+    """Why this caller can't have this directive now. Ownership comes first: nothing is said of what is another's."""
+    if found.id is None:
+        return Reason.MALFORMED_ID
+    target = found.directive or found.tombstone
+    if target is None:
+        return Reason.UNKNOWN_ID
+    if target.cn != caller.cn:
+        return Reason.OTHER_TARGET
+    if not target.generation == caller.generation == found.live:
+        return Reason.GENERATION_STALE
+    if found.directive is None:
+        return ENDED[found.tombstone.state] if found.tombstone else Reason.UNKNOWN_ID
+    return shut(found.directive.not_before_at, found.directive.expires_at, now)
+
+
+def _repeats(repeat: Repeat, caller: Caller, attempt: str, live: Generation | None, now: Instant) -> bool:
+    same = (repeat.cn, repeat.generation, repeat.key_digest, repeat.attempt)
+    return (
+        bool(attempt)
+        and same == (caller.cn, caller.generation, caller.key_digest, attempt)
+        and live == caller.generation
+        and now < repeat.until_at
+    )
+
+
+def _miss(caller: Caller, op: str, found: _Found, reason: Reason) -> Decision[Any]:
+    return Request("agent", caller.cn, op, found.id or "").refuse(reason)

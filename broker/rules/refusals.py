@@ -1,0 +1,37 @@
+"""Identical refusals within a minute fold into one record with a count, so that no caller can fill the disk."""
+
+from __future__ import annotations
+
+from broker.wire.names import Instant
+from broker.wire.records import Draft, RequestRefused
+from broker.wire.times import SECOND
+
+FOLD_S = 60
+_Key = tuple[str, str, str, str]
+
+
+class RefusalFold:
+    """The refusals of the running minute. The key leaves the reason out: what a caller sees of the time that a
+    refusal takes (a write, or none) then tells whether it asked this before, and never why it was refused."""
+
+    def __init__(self) -> None:
+        self._open: dict[_Key, tuple[Instant, dict[str, int]]] = {}
+
+    def fold(self, refusal: RequestRefused, now: Instant) -> tuple[Draft, ...]:
+        """The record to write now: the first of its minute is written at once, the next ones are counted."""
+        key = (refusal.door, refusal.caller, refusal.op, refusal.subject)
+        if key not in self._open:
+            self._open[key] = (now, {})
+            return (Draft(refusal),)
+        counts = self._open[key][1]
+        counts[refusal.reason] = counts.get(refusal.reason, 0) + 1
+        return ()
+
+    def flush(self, now: Instant, *, everything: bool = False) -> tuple[Draft, ...]:
+        """The counts of the minutes that are over, as records."""
+        over = [k for k, (first, _) in self._open.items() if everything or now - first >= FOLD_S * SECOND]
+        drafts: list[Draft] = []
+        for key in over:
+            _, counts = self._open.pop(key)
+            drafts += [Draft(RequestRefused(*key, reason, count)) for reason, count in counts.items()]
+        return tuple(drafts)

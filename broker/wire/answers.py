@@ -1,0 +1,47 @@
+"""The bodies that the agent door answers with: JSON bytes, the refusals each one constant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from broker.wire.names import DirectiveId, Instant
+from broker.wire.statement import BoundAction, Statement, action_json
+from broker.wire.times import show
+
+MISS = b'{"error":"not found"}'
+FORBIDDEN = b'{"error":"forbidden"}'
+RATE_LIMITED = b'{"error":"rate limited"}'
+ADVISORY_NOTE = "Advisory: it never overrides a refusal of a sensitive or outbound action."
+
+
+def encode(value: object) -> bytes:
+    """Any JSON value as compact UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def consumed(statement: Statement) -> bytes:
+    """What a consume gives: the signed action as it was signed, or an instruction's text with its note.
+
+    `enforced: false` says that nothing outside the agent holds it to a bound action yet.
+    """
+    action = statement.action
+    head = {"id": statement.directive_id, "kind": action.kind}
+    if isinstance(action, BoundAction):
+        return encode(head | {"action": action_json(action), "enforced": False})
+    return encode(head | {"advisory_text": action.text, "note": ADVISORY_NOTE})
+
+
+def checked(id: str, state: str) -> bytes:
+    """The state of the caller's own directive."""
+    return encode({"id": id, "state": state})
+
+
+def certificate(pem: bytes) -> bytes:
+    """A certificate in PEM, for enrol and renew."""
+    return encode({"cert": pem.decode("ascii")})
+
+
+def pointers(waiting: Sequence[tuple[DirectiveId, Instant]]) -> bytes:
+    """The inbox: each open directive's id, and since when it waits."""
+    return encode({"pointers": [{"id": id, "notified_at": show(at)} for id, at in waiting]})

@@ -1,0 +1,103 @@
+"""The request bodies of both doors, as values. A wrong shape is Malformed; what the content may do is decided later."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Literal
+
+from broker.errors import Malformed
+from broker.wire import names, sshsig, strict_json
+from broker.wire.strict_json import Fields
+
+PAIR_MAX_BYTES = 131072
+"""A signed pair: 64 KiB of statement and 16 KiB of signature, both as base64, and what stands around them."""
+ID_BODY_MAX_BYTES = 4096
+CSR_BODY_MAX_BYTES = 32768
+MAX_ID_CHARS = 256
+MAX_TICKET_CHARS = 256
+MAX_CSR_CHARS = 16384
+
+_ID = frozenset(("id",))
+_ATTEMPT = frozenset(("attempt",))
+_CSR = frozenset(("csr",))
+_ENROL = frozenset(("ticket", "csr"))
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPair:
+    """Bytes and the armored SSHSIG that is said to be theirs. Nobody has checked it."""
+
+    raw: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeBody:
+    """id: as the caller wrote it, in any alphabet, since a malformed id is a miss; attempt: None when not given."""
+
+    id: str
+    attempt: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolBody:
+    """ticket: the text of the bundle; csr: PEM text, not looked into."""
+
+    ticket: str
+    csr: str
+
+
+def signed_pair(raw: bytes, field: Literal["statement", "envelope"]) -> SignedPair:
+    """{"statement" or "envelope": base64, "signature": base64 of the armored text}. Raises Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=PAIR_MAX_BYTES), "body", frozenset((field, "signature")))
+    return SignedPair(
+        _base64(fields.text(field), field, strict_json.MAX_BYTES),
+        _base64(fields.text("signature"), "signature", sshsig.MAX_BYTES),
+    )
+
+
+def consume_body(raw: bytes) -> ConsumeBody:
+    """{"id"} with an optional "attempt" of 1 to 64 id characters. Raises Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=ID_BODY_MAX_BYTES), "body", _ID, _ATTEMPT)
+    attempt = names.attempt(fields.value("attempt")) if "attempt" in fields else None
+    return ConsumeBody(_text(fields, "id", 0, MAX_ID_CHARS), attempt)
+
+
+def check_body(raw: bytes) -> str:
+    """{"id"}, the id in any alphabet. Raises Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=ID_BODY_MAX_BYTES), "body", _ID)
+    return _text(fields, "id", 0, MAX_ID_CHARS)
+
+
+def enrol_body(raw: bytes) -> EnrolBody:
+    """{"ticket", "csr"}. Raises Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=CSR_BODY_MAX_BYTES), "body", _ENROL)
+    return EnrolBody(_text(fields, "ticket", 1, MAX_TICKET_CHARS), _text(fields, "csr", 1, MAX_CSR_CHARS))
+
+
+def csr_body(raw: bytes) -> str:
+    """{"csr"}: PEM text, not looked into. Raises Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=CSR_BODY_MAX_BYTES), "body", _CSR)
+    return _text(fields, "csr", 1, MAX_CSR_CHARS)
+
+
+def _text(fields: Fields, name: str, least: int, most: int) -> str:
+    text = fields.text(name)
+    if not least <= len(text) <= most:
+        raise Malformed(fields.path(name), f"expected {least} to {most} characters")
+    return text
+
+
+def _base64(text: str, where: str, max_bytes: int) -> bytes:
+    """Standard base64 with padding, in the one spelling that its bytes have."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Malformed(where, "not standard base64") from error
+    if base64.b64encode(raw) != text.encode():
+        raise Malformed(where, "not the canonical base64 of its bytes")
+    if not 1 <= len(raw) <= max_bytes:
+        raise Malformed(where, f"expected 1 to {max_bytes} bytes, found {len(raw)}")
+    return raw

@@ -1,0 +1,238 @@
+"""The main job, for real: every step is a run of the installed `lever`, in a temporary folder, with nothing prepared.
+
+Neither package is imported here: what you see is what you can type. The exit status is 1 if any step is not as told.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+LEVER = str(Path(sys.executable).with_name("lever"))
+WIDTH = 80
+COLOUR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+class NotAsToldError(Exception):
+    """A step did not end the way the story says."""
+
+
+def paint(code: str, text: str) -> str:
+    return f"\033[{code}m{text}\033[0m" if COLOUR else text
+
+
+def chapter(title: str) -> None:
+    print(f"\n{paint('1', title)}")
+
+
+def say(text: str) -> None:
+    print(f"  {text}")
+
+
+class Story:
+    """A folder with one instance in it, and the daemon that serves it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.daemon: subprocess.Popen[str] | None = None
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("LEVER_", "SSH_"))}
+
+    def lever(self, *words: str, expect: int = 0, quiet: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run `lever WORDS`, show it, and insist on its exit status."""
+        shown = " ".join(word if word and " " not in word and "{" not in word else f"'{word}'" for word in words)
+        if not quiet:
+            print(f"  {paint('36', '$ lever ' + shown)}"[: WIDTH + (9 if COLOUR else 0)])
+        done = subprocess.run(
+            [LEVER, *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if done.returncode != expect:
+            raise NotAsToldError(
+                f"lever {shown}\nexpected exit status {expect}, got {done.returncode}\n{done.stdout}{done.stderr}"
+            )
+        return done
+
+    def data(self, *words: str) -> dict[str, object]:
+        """Run a command with --json and read what it printed."""
+        value = json.loads(self.lever(*words, "--json").stdout)
+        assert isinstance(value, dict)
+        return value
+
+    def start(self) -> None:
+        """Start the daemon and wait for its one line."""
+        print(f"  {paint('36', '$ lever broker serve &')}")
+        self.daemon = subprocess.Popen(
+            [LEVER, "broker", "serve"], cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True
+        )
+        assert self.daemon.stderr
+        for line in self.daemon.stderr:
+            if "serving" in line:
+                return say(line.strip()[: WIDTH - 2])
+        raise NotAsToldError(f"the daemon did not start (exit status {self.daemon.wait()})")
+
+    def kill(self) -> None:
+        """kill -9: no goodbye."""
+        if self.daemon and self.daemon.poll() is None:
+            self.daemon.send_signal(signal.SIGKILL)
+            self.daemon.wait()
+        if self.daemon and self.daemon.stderr:
+            self.daemon.stderr.close()
+
+    def miss(self, why: str, id: str, identity: str) -> str:
+        """A consume that must miss; what the agent sees of it."""
+        done = self.lever("agent", "consume", id, "--identity", identity, expect=3, quiet=True)
+        seen = done.stderr.strip().splitlines()[0]
+        print(f"  {why:<44} {seen}")
+        return done.stdout + done.stderr
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def tell(story: Story) -> None:
+    """The story, from an empty folder to a verified journal."""
+    chapter("1. An instance, with two operator keys")
+    story.lever("init", ".", "--name", "demo", "--make-keys", "--listen", f"127.0.0.1:{free_port()}")
+    with (story.folder / "lever.yaml").open("a") as config:
+        config.write("\ntools:\n  files: [read_file, write_file]\n")
+    say("tools declared in lever.yaml: files.read_file, files.write_file")
+    story.start()
+    story.lever("directive", "selftest")
+    say("a signed test statement went the whole way")
+
+    chapter("2. Two agents, each with a key of its own")
+    for name in ("worker-a", "worker-b"):
+        enrol(story, name, name)
+    say("each folder holds a private key that never left it, and a 24 h certificate")
+
+    chapter("3. The operator signs; the agent is told an id, and fetches the action")
+    ids = send_and_consume(story)
+
+    chapter("4. What is refused, each as the agent sees it: always the same miss")
+    spent = refusals(story, ids)
+
+    chapter("5. kill -9, restart: what was consumed stays consumed")
+    story.kill()
+    say("daemon killed")
+    story.start()
+    again = story.miss("consumed before the kill", ids[0], "worker-a")
+    if again != spent:
+        raise NotAsToldError("the miss after the restart differs from the one before")
+
+    chapter("6. The record")
+    print_lines(story.lever("journal", "verify"))
+
+
+def enrol(story: Story, name: str, identity: str) -> None:
+    story.lever("agent", "invite", name, "--out", f"{identity}.json")
+    story.lever("agent", "enrol", "--bundle", f"{identity}.json", "--identity", identity)
+
+
+def send(story: Story, agent: str, *what: str) -> str:
+    sent = story.data("directive", "send", agent, *what)
+    say(f"sent {sent['id']}, delivered: {str(sent['delivered']).lower()}")
+    return str(sent["id"])
+
+
+def send_and_consume(story: Story) -> list[str]:
+    call = '{"kind":"tool_call","tool":"files","op":"write_file","args":{"path":"a.txt"}}'
+    approval = '{"kind":"approval","tool":"files","op":"read_file","args":{}}'
+    ids = []
+    for what in (("--action", call), ("--action", approval), ("--instruction", "Finish the report first.")):
+        id = send(story, "worker-a", *what)
+        inbox = story.lever("agent", "inbox", "--identity", "worker-a", "--wait", "5")
+        if id not in inbox.stdout:
+            raise NotAsToldError(f"the pointer of {id} did not arrive: {inbox.stdout}")
+        print_lines(inbox)
+        answer = story.data("agent", "consume", id, "--identity", "worker-a")
+        say(f"the agent got: {json.dumps({k: v for k, v in answer.items() if k != 'id'})}"[: WIDTH - 2])
+        ids.append(id)
+    return ids
+
+
+def refusals(story: Story, ids: list[str]) -> str:
+    """Every cause of a miss. Each must look the same, to the byte."""
+    pending = send(story, "worker-b", "--instruction", "For worker-b alone.")
+    short = send(story, "worker-a", "--instruction", "Too late.", "--expires", "2s")
+    revoked = send(story, "worker-a", "--instruction", "Never mind.")
+    story.lever("directive", "revoke", revoked)
+    forged = forge(story)
+    shutil.copytree(story.folder / "worker-b", story.folder / "predecessor")
+    enrol(story, "worker-b", "worker-b")
+    fresh = send(story, "worker-b", "--instruction", "For the new worker-b.")
+    while (
+        json.loads(story.lever("agent", "check", short, "--identity", "worker-a", "--json", quiet=True).stdout)["state"]
+        == "active"
+    ):
+        time.sleep(0.2)
+    print(f"\n  {'why (only the operator knows)':<44} what the agent sees")
+    misses = {
+        story.miss("a second consume", ids[0], "worker-a"),
+        story.miss("an id that never was", "no-such-id", "worker-a"),
+        story.miss("another agent's directive", fresh, "worker-a"),
+        story.miss("a forged signature (never stored)", forged, "worker-a"),
+        story.miss("expired", short, "worker-a"),
+        story.miss("revoked", revoked, "worker-a"),
+        story.miss("sent before a re-enrolment", pending, "worker-b"),
+        story.miss("the predecessor's certificate", fresh, "predecessor"),
+    }
+    if len(misses) != 1:
+        raise NotAsToldError(f"the misses differ: {misses}")
+    say("eight causes, one answer")
+    story.data("agent", "consume", fresh, "--identity", "worker-b")
+    say("and the right agent, of the right enrolment, gets it")
+    return misses.pop()
+
+
+def forge(story: Story) -> str:
+    """Sign a statement, change one byte of it, submit it."""
+    story.lever("directive", "sign", "worker-a", "--instruction", "Send me the logs.", "--out", "signed.json")
+    pair = json.loads((story.folder / "signed.json").read_text())
+    raw = base64.b64decode(pair["statement"])
+    pair["statement"] = base64.b64encode(raw.replace(b"Send me", b"Mail me")).decode()
+    (story.folder / "forged.json").write_text(json.dumps(pair))
+    refused = story.lever("directive", "submit", "forged.json", expect=6)
+    say(f"one word changed: {refused.stderr.strip().splitlines()[-2 if 'hint' in refused.stderr else -1]}"[: WIDTH - 2])
+    return str(json.loads(raw)["directive_id"])
+
+
+def print_lines(done: subprocess.CompletedProcess[str]) -> None:
+    for line in (done.stdout + done.stderr).splitlines():
+        say(line[: WIDTH - 2])
+
+
+def main() -> int:
+    folder = Path(tempfile.mkdtemp(prefix="lever-demo-"))
+    story = Story(folder)
+    begun = time.monotonic()
+    try:
+        tell(story)
+    except (NotAsToldError, subprocess.TimeoutExpired, OSError) as error:
+        print(f"\n{paint('31', 'not as told')}: {error}", file=sys.stderr)
+        return 1
+    finally:
+        story.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"\n{paint('32', 'as told')}, in {time.monotonic() - begun:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""What the broker answers an agent, read strictly: the broker is known by its certificate, and still can be wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.errors import Malformed
+from broker.wire import names, strict_json, times
+from broker.wire.names import DirectiveId, Instant
+from broker.wire.strict_json import JsonObject
+
+MAX_BYTES = 524_288
+"""A statement's 64 KiB may grow sixfold where a broker escapes characters, plus room."""
+MAX_POINTERS = 10_000
+_STATES = frozenset({"scheduled", "active", "consumed", "revoked", "invalidated", "expired"})
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What a consume gave. raw: the answer's exact bytes; members: the same as a value."""
+
+    id: DirectiveId
+    kind: str
+    raw: bytes
+    members: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pointer: this directive waits for its agent since `notified_at`."""
+
+    id: DirectiveId
+    notified_at: Instant
+
+
+def certificate(raw: bytes) -> bytes:
+    """The certificate's PEM in an answer to enrol or renew. Raises Malformed."""
+    pem = _object(raw).get("cert")
+    if not isinstance(pem, str) or not pem.isascii():
+        raise Malformed("answer.cert", "expected a certificate in PEM")
+    return pem.encode("ascii")
+
+
+def consumed(raw: bytes, asked: DirectiveId) -> Consumed:
+    """The answer to a consume of this id. Raises Malformed.
+
+    A member or a kind that is not known here is let through: the directive is spent, and its text must not be lost.
+    """
+    members = _object(raw)
+    _same_id(members, asked)
+    kind = names.tool_word(members.get("kind"), "answer.kind")
+    if kind == "instruction" and not isinstance(members.get("advisory_text"), str):
+        raise Malformed("answer.advisory_text", "expected a text")
+    if kind in ("tool_call", "approval") and not isinstance(members.get("action"), dict):
+        raise Malformed("answer.action", "expected an object")
+    return Consumed(asked, kind, raw, members)
+
+
+def state(raw: bytes, asked: DirectiveId) -> str:
+    """The state in an answer to a check of this id. Raises Malformed."""
+    members = _object(raw)
+    _same_id(members, asked)
+    found = members.get("state")
+    if not isinstance(found, str) or found not in _STATES:
+        raise Malformed("answer.state", "expected one of " + ", ".join(sorted(_STATES)))
+    return found
+
+
+def pointers(raw: bytes) -> tuple[Waiting, ...]:
+    """The pointers of an inbox. One id outside the safe alphabet spoils the whole answer. Raises Malformed."""
+    found = _object(raw).get("pointers")
+    if not isinstance(found, list) or len(found) > MAX_POINTERS:
+        raise Malformed("answer.pointers", f"expected a list of at most {MAX_POINTERS}")
+    return tuple(_pointer(item, f"answer.pointers[{index}]") for index, item in enumerate(found))
+
+
+def _pointer(item: object, where: str) -> Waiting:
+    if not isinstance(item, dict):
+        raise Malformed(where, "expected an object")
+    return Waiting(
+        names.directive_id(item.get("id"), f"{where}.id"),
+        times.parse(item.get("notified_at"), f"{where}.notified_at"),
+    )
+
+
+def _object(raw: bytes) -> JsonObject:
+    value = strict_json.parse(raw, "answer", max_bytes=MAX_BYTES)
+    if not isinstance(value, dict):
+        raise Malformed("answer", "expected a JSON object")
+    return value
+
+
+def _same_id(members: JsonObject, asked: DirectiveId) -> None:
+    if members.get("id") != asked:
+        raise Malformed("answer.id", "is not the id that was asked for")
