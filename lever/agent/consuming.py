@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from broker.wire.names import DirectiveId
 from lever.agent.answers import Consumed
+from lever.agent.door import Door
 from lever.agent.failures import NotReachable, RateLimited
 
 PAUSES_S = (0.5, 2.0, 5.0)
 """Between tries. With the door's own time limits the last try begins within the minute that the broker repeats."""
 
 
-class Consuming(Protocol):
-    """The part of a door that hands out directives."""
-
-    def consume(self, id: DirectiveId, attempt: str) -> Consumed: ...
-
-
-def consume(door: Consuming, id: DirectiveId, attempt: str, *, sleep: Callable[[float], None]) -> Consumed:
+def consume(door: Door, id: DirectiveId, attempt: str, *, sleep: Callable[[float], None]) -> Consumed:
     """The action of a directive. Raises AgentFailure; NotReachable with sent when it may be consumed all the same."""
     lost = False
     for pause_s in PAUSES_S:
@@ -36,7 +30,7 @@ def consume(door: Consuming, id: DirectiveId, attempt: str, *, sleep: Callable[[
     return _last(door, id, attempt)
 
 
-def _last(door: Consuming, id: DirectiveId, attempt: str) -> Consumed:
+def _last(door: Door, id: DirectiveId, attempt: str) -> Consumed:
     try:
         return door.consume(id, attempt)
     except (NotReachable, RateLimited) as error:

@@ -40,9 +40,7 @@ def context(ca_pem: bytes, identity_file: Path | None = None) -> ssl.SSLContext:
 class Door:
     """One caller's connection to the agent door. Every method raises the failures of lever.agent.failures."""
 
-    def __init__(
-        self, url: str, tls: ssl.SSLContext, *, connect_s: float = CONNECT_S, read_s: float = READ_S
-    ) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext, *, connect_s: float = CONNECT_S, read_s: float = READ_S) -> None:
         self._url = url
         self._read_s = read_s
         self._timeout = httpx2.Timeout(connect_s, read=read_s)
@@ -153,7 +151,7 @@ class Door:
             return Unverified(f"no TLS 1.3 with {self._url}: {_words(alert) or cause}", hint="check the address")
         what = "gave no answer" if sent else "can't be reached"
         return NotReachable(
-            f"the broker at {self._url} {what}: {error or type(error).__name__}",
+            f"the broker at {self._url} {what} ({type(error).__name__})",
             sent=sent,
             hint="is it running, and does this machine reach it? At the broker: lever broker status",
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Protocol, Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -16,7 +14,7 @@ from broker.wire.names import Cn, Instant
 from lever.agent import keys
 from lever.agent.failures import Barred, NotReachable, Occupied, Unverified
 from lever.agent.folder import IdentityFolder, Purpose
-from lever.agent.identity import Identity, broker_url
+from lever.agent.identity import Identity
 from lever.agent.session import explained, invite_hint, open_door
 
 
@@ -36,21 +34,6 @@ class Done:
     identity: Identity
 
 
-class Issuing(Protocol):
-    """The part of a door that gives certificates."""
-
-    def enrol(self, ticket: str, csr: str) -> bytes: ...
-    def renew(self, csr: str) -> bytes: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(self, kind: object, error: object, trace: object, /) -> None: ...
-
-
-class OpenDoor(Protocol):
-    """A door to this address, known by this CA (PEM); the caller shows the certificate in this file, if any."""
-
-    def __call__(self, url: str, ca_pem: bytes, identity_file: Path | None, /) -> Issuing: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """What a new certificate will stand in: all of an identity but the certificate and its key."""
@@ -65,7 +48,7 @@ class _Frame:
         return keys.certificates_pem(self.ca)
 
 
-def enrol(folder: IdentityFolder, bundle: Bundle, *, now: Instant, open_door: OpenDoor = open_door) -> Done:
+def enrol(folder: IdentityFolder, bundle: Bundle, *, now: Instant) -> Done:
     """Redeem a bundle's ticket.
 
     Run again after a lost answer it asks with the same key and gets the same certificate. What the folder held stays
@@ -89,7 +72,7 @@ def enrol(folder: IdentityFolder, bundle: Bundle, *, now: Instant, open_door: Op
     return Done(Outcome.ENROLLED, new)
 
 
-def renew(folder: IdentityFolder, *, now: Instant, force: bool = False, open_door: OpenDoor = open_door) -> Done:
+def renew(folder: IdentityFolder, *, now: Instant, force: bool = False) -> Done:
     """Ask for the certificate that follows, once half of this one's life is over; with force, at once.
 
     Raises AgentFailure.
@@ -121,8 +104,7 @@ def half_life(identity: Identity) -> Instant:
 
 def _frame_of(bundle: Bundle) -> _Frame:
     ca = keys.read_certificates(bundle.broker_ca.encode(), "bundle.broker_ca")
-    url = broker_url(bundle.broker_url, "bundle.broker_url")
-    return _Frame(url, keys.text_digest(bundle.ticket), ca, bundle.agent_cn)
+    return _Frame(bundle.broker_url, keys.text_digest(bundle.ticket), ca, bundle.agent_cn)
 
 
 def _make_way(folder: IdentityFolder, current: Identity, frame: _Frame, now: Instant) -> None:

@@ -1,6 +1,6 @@
 """The identity: one file that holds what must never disagree. docs/formats/identity.md describes it.
 
-The agent's certificate and key, the broker's address and its CA stand in one file, so that one rename replaces them all.
+The agent's certificate and key, the broker's address and its CA stand in one file: one rename replaces them all.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,7 +19,7 @@ from lever.agent.keys import Enrolled
 
 _FORMAT = re.compile(
     rb"lever-identity: (?P<version>[0-9]{1,6})\n"
-    rb"broker-url: (?P<url>[!-~]{1,512})\n"
+    rb"broker-url: (?P<url>https://[A-Za-z0-9.:\[\]-]{1,300})\n"
     rb"ticket-digest: (?P<ticket>[0-9a-f]{64})\n"
     rb"(?P<leaf>-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+-----END CERTIFICATE-----\n)"
     rb"(?P<key>-----BEGIN PRIVATE KEY-----\n[A-Za-z0-9+/=\n]+-----END PRIVATE KEY-----\n)"
@@ -57,19 +56,7 @@ class Identity:
         holder = keys.holder(leaf)
         if cn is not None and holder.cn != cn:
             raise Malformed("certificate", f"is for {holder.cn}, expected {cn}")
-        return cls(broker_url(url), ticket_digest, leaf, key, ca, holder)
-
-
-def broker_url(raw: str, where: str = "broker_url") -> str:
-    """The broker's address: https, a host, nothing but an empty path. Raises Malformed."""
-    try:
-        parts = urlsplit(raw)
-        usable = parts.scheme == "https" and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or not re.fullmatch(r"https://[A-Za-z0-9.:\[\]-]{1,300}/?", raw):
-        raise Malformed(where, "expected an address like https://broker.example:8443")
-    return raw.rstrip("/")
+        return cls(url, ticket_digest, leaf, key, ca, holder)
 
 
 def encode(identity: Identity) -> bytes:

@@ -8,11 +8,10 @@ from typing import Never
 
 from broker.wire.names import Instant
 from broker.wire.times import SECOND, show
-from lever.agent.enrolment import Done, OpenDoor, Outcome, half_life, renew
-from lever.agent.failures import AgentFailure, Barred, Busy, NotReachable, RateLimited, Unverified
+from lever.agent.enrolment import Done, Outcome, renew
+from lever.agent.failures import Barred, Busy, NotReachable, RateLimited, Unverified
 from lever.agent.folder import IdentityFolder
-from lever.agent.identity import Identity
-from lever.agent.session import explained, open_door
+from lever.agent.session import explained
 
 RETRY_S = 30.0
 RETRY_MAX_S = 300.0
@@ -26,7 +25,7 @@ class Tries:
 
     chance: float
     failures: int = 0
-    failed_at: Instant = Instant(0)
+    failed_at: Instant | None = None
 
     def failed(self, at: Instant, chance: float) -> Tries:
         """One failure more."""
@@ -40,7 +39,7 @@ def due_at(begin_at: Instant, end_at: Instant, tries: Tries) -> Instant:
     after the nth failure, half to all of 30 s * 2^(n-1), and never more than five minutes.
     """
     life = end_at - begin_at
-    if not tries.failures:
+    if tries.failed_at is None:
         return Instant(begin_at + life // 2 + int(tries.chance * (life // 20)))
     pause_s = min(RETRY_S * 2.0 ** min(tries.failures - 1, 16), RETRY_MAX_S)
     return Instant(tries.failed_at + int(pause_s * (0.5 + tries.chance / 2) * SECOND))
@@ -65,7 +64,6 @@ def keep_renewed(
     sleep: Callable[[float], None],
     say: Callable[[str], None],
     renewed: Callable[[Done], None],
-    open_door: OpenDoor = open_door,
 ) -> Never:
     """Renew until it can't be done any more, which is raised: Barred, or a folder that can't be used.
 
@@ -78,25 +76,23 @@ def keep_renewed(
         if found.holder.cert_digest != current.holder.cert_digest:
             current, tries = found, Tries(draw())
         begin_at, end_at = current.holder.not_before_at, current.holder.not_after_at
+        if tries.failures and clock() >= end_at:
+            raise explained(Barred(""), current, clock())
         wait = due_at(begin_at, end_at, tries) - clock()
         if wait > 0:
             sleep(min(wait / SECOND, NAP_S))
             continue
-        error = _try(folder, clock(), renewed, open_door)
+        error = _try(folder, clock(), renewed)
         if error is not None:
             now = clock()
             tries = tries.failed(now, draw())
-            if now >= end_at:
-                raise _ended(current, now)
             say(told(error, tries, now, begin_at, end_at))
 
 
-def _try(
-    folder: IdentityFolder, now: Instant, renewed: Callable[[Done], None], open_door: OpenDoor
-) -> str | None:
+def _try(folder: IdentityFolder, now: Instant, renewed: Callable[[Done], None]) -> str | None:
     """One renewal; the words for a failure that may pass. Raises the ones that will not."""
     try:
-        done = renew(folder, now=now, open_door=open_door)
+        done = renew(folder, now=now)
     except (NotReachable, RateLimited, Unverified, Busy) as error:
         return error.text
     except OSError as error:
@@ -104,10 +100,6 @@ def _try(
     if done.outcome is Outcome.RENEWED:
         renewed(done)
     return None
-
-
-def _ended(identity: Identity, now: Instant) -> AgentFailure:
-    return explained(Barred(""), identity, now)
 
 
 def _span(seconds: int) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from broker.wire import statement
 from broker.wire.names import NAMESPACE_ADMIN, DirectiveId
-from tests.rig import LEVER, WRITE_FILE, Rig, is_miss, sign
+from tests.rig import LEVER, WRITE_FILE, Agent, Rig, is_miss, sign
 
 
 @pytest.mark.promise("P4")
@@ -93,8 +93,6 @@ def test_a_ticket_is_spent_across_a_restart_and_its_lost_answer_is_not_lost(own_
     ticket = own_rig.invite("worker-a")
     own_rig.kill()
     own_rig.start()
-    from tests.rig import Agent
-
     agent, thief = Agent(own_rig, "worker-a"), Agent(own_rig, "worker-a")
     first = agent.redeem(ticket)
     assert first.status_code == 200
@@ -116,7 +114,7 @@ def test_a_second_daemon_on_the_same_state_folder_refuses_to_start(own_rig: Rig)
     second = subprocess.run(argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert second.returncode not in (0, None)
     assert "another broker" in second.stderr
-    assert own_rig.line and own_rig.post("/directive/list", {}).status_code == 400, "the first one still answers"
+    assert own_rig.post("/directive/list", {}).status_code == 400, "the first one still answers"
 
 
 def test_a_clean_shutdown_is_written_down_and_leaves_no_socket(own_rig: Rig) -> None:

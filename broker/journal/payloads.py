@@ -1,0 +1,133 @@
+"""The payload segments: that every reference finds its bytes, and reading them by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from broker.errors import Fatal
+from broker.journal import segments
+from broker.journal.disk import Disk, refusal
+from broker.journal.header import PayloadsHeader
+from broker.journal.problem import Kind, Misfit, Problem, broken, opening
+from broker.journal.segments import Found, Position
+from broker.journal.state import PAYLOADS
+from broker.wire import frame
+from broker.wire.frame import Frame
+from broker.wire.names import Instance
+from broker.wire.records import PayloadRef
+
+
+class PayloadScan:
+    """One pass over the payload segments, beside the pass over the records: references come in the order of the bytes.
+
+    After `finish`, `end` says where the next payload goes. Frames that no record names are whole or a torn tail.
+    """
+
+    def __init__(self, disk: Disk, path: Path, instance: Instance) -> None:
+        self.end = Position(0, 0)
+        self._disk = disk
+        self._folder = path / PAYLOADS
+        self._instance = instance
+        self._frames: Iterator[Found] = iter(())
+        self._ahead: Found | None = None
+        self._told: set[int] = set()
+
+    def check(self, ref: PayloadRef, seq: int) -> Iterator[Problem]:
+        """Whether this reference of record `seq` finds its bytes. Raises OSError."""
+        yield from self._reach(ref, seq)
+        if ref.segment in self._told:
+            return
+        found = self._ahead
+        if ref.segment != self.end.segment or found is None or found.offset != ref.offset:
+            words = "no frame that begins there, behind the payload before"
+        else:
+            words = _differs(found, ref)
+            self._step()
+        if words:
+            yield Problem(Kind.PAYLOAD, _file(ref.segment), ref.offset, seq, _spell(ref), words)
+
+    def _reach(self, ref: PayloadRef, seq: int) -> Iterator[Problem]:
+        if ref.segment > self.end.segment and ref.segment not in self._told:
+            there = segments.numbers(self._disk, self._folder)
+            if ref.segment in there:
+                yield from self._pass([n for n in there if self.end.segment < n <= ref.segment])
+            else:
+                yield self._missing(ref.segment, seq)
+        while ref.segment == self.end.segment and self._ahead and self._ahead.offset < ref.offset:
+            yield from self._unnamed(last=False)
+
+    def finish(self) -> Iterator[Problem]:
+        """Judge what lies behind the last reference. Raises OSError."""
+        there = segments.numbers(self._disk, self._folder)
+        yield from self._pass([n for n in there if n > self.end.segment])
+        if not there and 1 not in self._told:
+            yield self._missing(1, None)
+        while self._ahead:
+            yield from self._unnamed(last=True)
+
+    def _pass(self, numbers: list[int]) -> Iterator[Problem]:
+        for number in numbers:
+            while self._ahead:
+                yield from self._unnamed(last=False)
+            if number != self.end.segment + 1 and self.end.segment + 1 not in self._told:
+                yield self._missing(self.end.segment + 1, None)
+            self._frames = segments.frames(self._disk, self._folder / segments.name(number))
+            first = next(self._frames, None)
+            try:
+                opening(first, _file(number), PayloadsHeader(self._instance, number))
+            except Misfit as error:
+                yield error.problem
+            self.end = Position(number, first.end if first and first.end else 0)
+            self._ahead = next(self._frames, None)
+
+    def _unnamed(self, *, last: bool) -> Iterator[Problem]:
+        found = self._ahead
+        if found and not isinstance(found.what, Frame):
+            yield broken(found, _file(self.end.segment), None, "a payload", last=last)
+        self._step()
+
+    def _step(self) -> None:
+        if self._ahead and isinstance(self._ahead.what, Frame):
+            self.end = Position(self.end.segment, self._ahead.end or 0)
+        self._ahead = next(self._frames, None)
+
+    def _missing(self, number: int, seq: int | None) -> Problem:
+        self._told.add(number)
+        return Problem(Kind.MISSING, _file(number), 0, seq, f"payload segment {number}", "no such file")
+
+
+def read_payload(disk: Disk, path: Path, ref: PayloadRef) -> bytes:
+    """The exact bytes of a reference. path: the state folder. Raises Fatal when they are missing or altered."""
+    file = path / PAYLOADS / segments.name(ref.segment)
+    try:
+        fd = disk.read(file)
+        try:
+            data = disk.read_at(fd, ref.offset, min(ref.length, frame.MAX_FRAME_BYTES) + frame.OVERHEAD_BYTES)
+        finally:
+            disk.close(fd)
+    except OSError as error:
+        raise refusal(f"read {_file(ref.segment)}", path, error) from error
+    found = frame.read(data, 0)
+    if isinstance(found, Frame) and found.digest == ref.digest and len(found.raw) == ref.length:
+        return found.raw
+    raise Fatal(
+        f"{_file(ref.segment)} at byte {ref.offset}: expected {_spell(ref)}, found others", hint="lever journal verify"
+    )
+
+
+def _differs(found: Found, ref: PayloadRef) -> str:
+    what = found.what
+    if not isinstance(what, Frame):
+        return broken(found, "", None, "", last=False).found
+    if what.digest == ref.digest and len(what.raw) == ref.length:
+        return ""
+    return f"{len(what.raw)} bytes with digest {what.digest.hex()[:16]}"
+
+
+def _spell(ref: PayloadRef) -> str:
+    return f"{ref.length} bytes with digest {ref.digest.hex()[:16]}"
+
+
+def _file(number: int) -> str:
+    return f"{PAYLOADS}/{segments.name(number)}"

@@ -1,0 +1,33 @@
+"""The documents are held to the code: each row of the threat model names a test that exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODEL = (ROOT / "docs" / "THREAT_MODEL.md").read_text()
+ROWS = [line for line in MODEL.splitlines() if line.startswith("| ") and not line.startswith(("| attack", "| promise"))]
+LATER = re.compile(r"issue on (a hostile world|agents|authority|proof) \|$")
+
+
+def tests_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
+def test_every_row_names_a_test_that_exists_or_the_issue_that_brings_it(row: str) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
+    assert named or LATER.search(row), row
+    for path, name in named:
+        assert name in tests_in(path), f"{path} has no {name}"
+
+
+def test_every_promise_and_every_attack_has_its_row() -> None:
+    assert [f"P{n}" for n in range(1, 38)] == re.findall(r"^\| (P\d+) \|", MODEL, re.MULTILINE)
+    attacks = MODEL.split("## Attacks")[1].split("## Promises")[0]
+    assert len(re.findall(r"^\| ", attacks, re.MULTILINE)) - 1 == 15
