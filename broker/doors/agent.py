@@ -29,24 +29,15 @@ _FORBIDDEN = Response(403, answers.FORBIDDEN)
 class Inbox(Protocol):
     """Where a long poll waits for the next pointer of an agent."""
 
-    async def wait(self, cn: Cn, timeout_s: float) -> None: ...
-
-
-class CertificateRequest(Protocol):
-    """A checked CSR."""
-
-    @property
-    def cn(self) -> str: ...
-    @property
-    def key_digest(self) -> Digest: ...
+    def mark(self, cn: Cn) -> int: ...
+    async def wait(self, cn: Cn, timeout_s: float, mark: int | None = None) -> None: ...
 
 
 class Authority(Protocol):
     """What the door needs of the certificate authority. Raises Untrusted."""
 
     def caller_of(self, der: bytes) -> Caller: ...
-    def read_request(self, pem: str) -> CertificateRequest: ...
-    def issue_for(self, request: CertificateRequest) -> identity.Issue: ...
+    def read_request(self, pem: str) -> tuple[identity.Ask, identity.Issue]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +83,19 @@ class AgentDoor:
     async def _check(self, request: Request) -> Response:
         caller = await self._caller(request, "check")
         await self._limit("consume", caller.cn, self.rates.consume)
-        body = bodies.check_body(request.body)
+        id = bodies.check_body(request.body)
         await self.standing()
-        state = await self.turn.take(partial(rules.check, caller=caller, raw_id=body.id), self.clock())
-        return Response(200, answers.checked(body.id, state))
+        state = await self.turn.take(partial(rules.check, caller=caller, raw_id=id), self.clock())
+        return Response(200, answers.checked(id, state))
 
     async def _inbox(self, request: Request) -> Response:
         caller = await self._caller(request, "inbox")
         await self._not_stale(caller, "inbox")
         wait_s, after = _inbox_query(request)
+        mark = self.inbox.mark(caller.cn)
         waiting = await self._waiting(caller, after)
         if not waiting and wait_s:
-            await self.inbox.wait(caller.cn, wait_s)
+            await request.wait(self.inbox.wait(caller.cn, wait_s, mark))
             if bar := identity.barred(self.turn.book, caller, self.clock()):
                 raise Refused(bar)
             waiting = await self._waiting(caller, after)
@@ -112,24 +104,24 @@ class AgentDoor:
     async def _renew(self, request: Request) -> Response:
         caller = await self._caller(request, "renew")
         await self._limit("renew", caller.cn, self.rates.renew)
-        asked = self.authority.read_request(bodies.csr_body(request.body))
+        ask, issue = self.authority.read_request(bodies.csr_body(request.body))
         decide = partial(
             identity.renew,
             caller=caller,
-            ask=identity.Ask(asked.cn, asked.key_digest),
-            issue=self.authority.issue_for(asked),
+            ask=ask,
+            issue=issue,
         )
         return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
 
     async def _enrol(self, request: Request) -> Response:
         await self._limit("enrol", Cn("-"), self.rates.enrol)
         body = bodies.enrol_body(request.body)
-        asked = self.authority.read_request(body.csr)
+        ask, issue = self.authority.read_request(body.csr)
         decide = partial(
             identity.enrol,
             ticket_digest=Digest(sha256(body.ticket.encode()).digest()),
-            ask=identity.Ask(asked.cn, asked.key_digest),
-            issue=self.authority.issue_for(asked),
+            ask=ask,
+            issue=issue,
         )
         return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
 

@@ -14,10 +14,10 @@ from broker.wire.records import AgentEnrolled, AgentFrozen, CertificateRenewed, 
 
 
 class Certificate(Protocol):
-    """An issued certificate. pem: its bytes; cert_digest: SHA-256 of its DER."""
+    """An issued certificate. pem: its text; cert_digest: SHA-256 of its DER."""
 
     @property
-    def pem(self) -> bytes: ...
+    def pem(self) -> str: ...
     @property
     def cert_digest(self) -> Digest: ...
     @property
@@ -74,7 +74,8 @@ def enrol(book: Book, now: Instant, *, ticket_digest: Digest, ask: Ask, issue: I
     generation = Generation((agent.generation if agent else 0) + 1)
     made = issue(ticket.cn, generation, now)
     fact = AgentEnrolled(ticket.cn, generation, ticket_digest, ask.key_digest, made.cert_digest, made.not_after_at)
-    return Decision((Draft(fact, (made.pem,)),), made.pem)
+    pem = made.pem.encode("ascii")
+    return Decision((Draft(fact, (pem,)),), pem)
 
 
 def renew(book: Book, now: Instant, *, caller: Caller, ask: Ask, issue: Issue) -> Decision[bytes]:
@@ -93,7 +94,8 @@ def renew(book: Book, now: Instant, *, caller: Caller, ask: Ask, issue: Issue) -
     renewed = CertificateRenewed(
         caller.cn, caller.generation, caller.cert_digest, ask.key_digest, made.cert_digest, made.not_after_at
     )
-    return Decision((Draft(renewed, (made.pem,)),), made.pem)
+    pem = made.pem.encode("ascii")
+    return Decision((Draft(renewed, (pem,)),), pem)
 
 
 def _may_renew(agent: Agent | None, caller: Caller) -> bool:

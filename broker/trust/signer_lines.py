@@ -40,6 +40,10 @@ class SignerLine:
         """Whether ssh-keygen looks at this line for that principal."""
         return matches(principal, self.principals)
 
+    def allows(self, namespace: str) -> bool:
+        """Whether its namespaces option, if any, lets this namespace through."""
+        return self.namespaces is None or matches(namespace, self.namespaces)
+
 
 @dataclass(frozen=True, slots=True)
 class SkippedLine:

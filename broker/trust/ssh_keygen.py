@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -57,6 +58,11 @@ class SshKeygen:
         # The time zone goes along because dates in allowed_signers without a Z are read in it, here and there.
         known = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         self._environment = {"PATH": os.defpath, **known, "LANG": "C"}
+
+    def find(self) -> None:
+        """Raises Unavailable when there is no such program."""
+        if shutil.which(self._executable, path=self._environment["PATH"]) is None:
+            raise Unavailable(f"{self._executable} is not on the PATH ({self._environment['PATH']})")
 
     async def verify(self, question: Question) -> Outcome:
         """Run one process to its end. Raises Unavailable when it can't be run or doesn't end in time."""

@@ -194,7 +194,7 @@ class SelftestPassed:
 
 @dataclass(frozen=True, slots=True)
 class RequestRefused:
-    """A decision against a request; identical ones within a minute fold, and count says how many this speaks for."""
+    """A decision against a request; identical ones within a minute fold, and count says how many this speaks for.
 
     door: agent or operator; caller: a CN, or uid:N; op: the route's verb; subject: the id or name it was about,
     empty where the request's own words are not to be trusted; reason: one of errors.Reason.

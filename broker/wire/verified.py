@@ -1,4 +1,7 @@
-"""Bytes that ssh-keygen has accepted: another type than bytes, made in `broker/trust/operator.py` alone."""
+"""Bytes that ssh-keygen has accepted: another type than bytes.
+
+Made in `broker/trust/operator.py` alone, and made again in `broker/daemon.py` from what the journal kept of it.
+"""
 
 from __future__ import annotations
 

@@ -78,14 +78,24 @@ def read_private(path: Path) -> bytes:
         raise Unsafe(
             f"expected a regular file, found a symbolic link: {path}", hint=f"rm '{path}', then enrol anew"
         ) from error
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
+    try:
+        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise Unsafe(f"expected a regular file: {path}", hint=f"rm -r '{path}', then enrol anew")
         _check_owner(path, found, "600")
-        content = file.read(MAX_BYTES + 1)
+        content = _read(descriptor)
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_BYTES:
         raise Damaged(f"{path}: more than {MAX_BYTES} bytes", hint=f"mv '{path}' '{path}.bad', then enrol anew")
+    return content
+
+
+def _read(descriptor: int) -> bytes:
+    """Up to one byte more than is allowed."""
+    content = b""
+    while len(content) <= MAX_BYTES and (more := os.read(descriptor, MAX_BYTES + 1 - len(content))):
+        content += more
     return content
 
 

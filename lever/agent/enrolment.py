@@ -17,6 +17,8 @@ from lever.agent.folder import IdentityFolder, Purpose
 from lever.agent.identity import Identity
 from lever.agent.session import explained, invite_hint, open_door
 
+_AGAIN = "run the same command again within a minute: it asks with the same key, and a spent ticket then still answers"
+
 
 class Outcome(StrEnum):
     """What an enrolment or renewal came to: `unchanged` when there was nothing to do."""
@@ -67,6 +69,8 @@ def enrol(folder: IdentityFolder, bundle: Bundle, *, now: Instant) -> Done:
                 pem = door.enrol(bundle.ticket, keys.csr_pem(key, frame.cn))
         except Barred as error:
             raise _ticket_refused(frame.cn, current, now) from error
+        except NotReachable as error:
+            raise NotReachable(error.text, sent=error.sent, hint=_AGAIN if error.sent else error.hint) from error
         new = _accept(pem, key, frame)
         folder.install(new)
     return Done(Outcome.ENROLLED, new)

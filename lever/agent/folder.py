@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from broker.errors import Malformed
 from lever.agent import disk, identity, keys
 from lever.agent.disk import Disk
-from lever.agent.failures import Busy, Damaged, NoIdentity
+from lever.agent.failures import Busy, Damaged, DiskFailed, NoIdentity
 from lever.agent.identity import Identity
 
 LOCK_WAIT_S = 60.0
@@ -42,12 +42,14 @@ class IdentityFolder:
         return self.path / "identity.pem"
 
     def find(self) -> Identity | None:
-        """The identity, or None where there is none yet. Raises Unsafe, Damaged."""
+        """The identity, or None where there is none yet. Raises Unsafe, Damaged, DiskFailed."""
         try:
             disk.check_folder(self.path)
             raw = disk.read_private(self.file)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _disk_failed(error) from error
         try:
             return identity.parse(raw)
         except Malformed as error:
@@ -57,7 +59,7 @@ class IdentityFolder:
             ) from error
 
     def read(self) -> Identity:
-        """The identity. Raises NoIdentity, Unsafe, Damaged."""
+        """The identity. Raises NoIdentity, Unsafe, Damaged, DiskFailed."""
         found = self.find()
         if found is None:
             raise NoIdentity(
@@ -67,9 +69,9 @@ class IdentityFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone among the processes that would change this folder. Raises Unsafe, Busy."""
-        disk.make_folder(self.path)
+        """Alone among the processes that would change this folder. Raises Unsafe, Busy, DiskFailed."""
         try:
+            disk.make_folder(self.path)
             with FileLock(self.path / "lock", timeout=self.lock_wait_s, mode=0o600):
                 yield
         except Timeout as error:
@@ -77,6 +79,8 @@ class IdentityFolder:
                 f"another lever process has been enrolling or renewing in {self.path} for {self.lock_wait_s:g} s",
                 hint=f"find it: lsof '{self.path}/lock'",
             ) from error
+        except OSError as error:
+            raise _disk_failed(error) from error
 
     def next_key(self, purpose: Purpose, of: str) -> ec.EllipticCurvePrivateKey:
         """The key to ask a certificate for, on disk before anybody hears of it; under the lock only.
@@ -112,3 +116,10 @@ class IdentityFolder:
                 f"{path}: {error.why}; it may have been sent to the broker already",
                 hint=f"rm '{path}'; if the broker then refuses, ask the operator for a new invite",
             ) from error
+
+
+def _disk_failed(error: OSError) -> DiskFailed:
+    return DiskFailed(
+        f"the identity folder can't be used: {error}",
+        hint="mend that, then run the same command again: what was asked for is asked for again with the same key",
+    )

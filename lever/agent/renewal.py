@@ -9,7 +9,7 @@ from typing import Never
 from broker.wire.names import Instant
 from broker.wire.times import SECOND, show
 from lever.agent.enrolment import Done, Outcome, renew
-from lever.agent.failures import Barred, Busy, NotReachable, RateLimited, Unverified
+from lever.agent.failures import Barred, Busy, DiskFailed, NotReachable, RateLimited, Unverified
 from lever.agent.folder import IdentityFolder
 from lever.agent.session import explained
 
@@ -93,10 +93,8 @@ def _try(folder: IdentityFolder, now: Instant, renewed: Callable[[Done], None]) 
     """One renewal; the words for a failure that may pass. Raises the ones that will not."""
     try:
         done = renew(folder, now=now)
-    except (NotReachable, RateLimited, Unverified, Busy) as error:
+    except (NotReachable, RateLimited, Unverified, Busy, DiskFailed) as error:
         return error.text
-    except OSError as error:
-        return str(error)  # a full disk may be emptied
     if done.outcome is Outcome.RENEWED:
         renewed(done)
     return None

@@ -1,26 +1,255 @@
-"""`lever agent enrol|renew|consume|check|inbox`: what runs beside an agent, from its bundle or identity folder."""
+"""`lever agent enrol|renew|consume|check|inbox`: what runs beside an agent, from its bundle or its identity folder.
+
+What does the work is imported by the command that needs it: TLS and X.509 would slow every other command down.
+"""
 
 from __future__ import annotations
 
 import json
-import random
 import secrets
 import time
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import click
 
 from broker.errors import Malformed
 from broker.wire import bundle as wire_bundle
-from broker.wire import names, pointer, strict_json, times
+from broker.wire import names, pointer, times
 from broker.wire.names import DirectiveId, Instant
-from lever.agent import enrolment, renewal
-from lever.agent.answers import Consumed
-from lever.agent.consuming import consume as consume_once
-from lever.agent.door import MAX_WAIT_S
-from lever.agent.enrolment import Done, Outcome
-from lever.agent.folder import IdentityFolder
-from lever.agent.session import connected
+from lever import show
+from lever.exits import CliError, Exit
+from lever.groups import HELP_OPTIONS, examples
+
+if TYPE_CHECKING:
+    from lever.agent.answers import Consumed
+    from lever.agent.enrolment import Done
+
+_F = TypeVar("_F", bound=Callable[..., object])
+_MAX_BUNDLE_BYTES = 65536
+
+
+def register(group: click.Group) -> None:
+    """Hang the agent's side into `lever agent`."""
+    for command in (enrol, renew, consume, check, inbox):
+        group.add_command(command)
+
+
+def _identity(function: _F) -> _F:
+    return click.option(
+        "--identity",
+        "path",
+        type=click.Path(path_type=Path),
+        envvar="LEVER_IDENTITY",
+        default=lambda: Path.home() / ".lever" / "identity",
+        show_default="~/.lever/identity",
+        show_envvar=True,
+        metavar="DIR",
+        help="The identity folder, 0700.",
+    )(function)
+
+
+def _json(function: _F) -> _F:
+    return click.option("--json", "as_json", is_flag=True, help="Print data as JSON on standard output.")(function)
+
+
+def _id(context: click.Context, parameter: click.Parameter, value: str) -> DirectiveId:
+    try:
+        return names.directive_id(value)
+    except Malformed as error:
+        raise click.BadParameter(f"{error.why}, found {show.safe(value)}") from error
+
+
+def _attempt(context: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    return secrets.token_hex(16) if value is None else _id(context, parameter, value)
+
+
+def _time(context: click.Context, parameter: click.Parameter, value: str | None) -> Instant | None:
+    try:
+        return None if value is None else times.parse(value, "time")
+    except Malformed as error:
+        raise click.BadParameter(f"{error.why}, found {show.safe(value or '')}") from error
+
+
+def _now() -> Instant:
+    return Instant(time.time_ns() // 1000)
+
+
+@click.command(
+    context_settings=HELP_OPTIONS,
+    epilog=examples(
+        "lever agent enrol --bundle bootstrap.json",
+        "lever agent invite worker-a --json | ssh box lever agent enrol --bundle -",
+    ),
+)
+@click.option(
+    "--bundle",
+    type=click.File("rb"),
+    required=True,
+    metavar="FILE",
+    help="The operator's bundle; - reads it from stdin.",
+)
+@_identity
+@_json
+def enrol(bundle: BinaryIO, path: Path, as_json: bool) -> None:
+    """Become the agent that the operator invited: make a key here and have it certified.
+
+    Should the answer be lost, run the same command again within a minute: it uses the same key. An identity that the
+    folder holds already is replaced only once the new one is complete.
+    """
+    from lever.agent import enrolment
+    from lever.agent.folder import IdentityFolder
+
+    try:
+        value = wire_bundle.parse(bundle.read(_MAX_BUNDLE_BYTES + 1))
+        done = enrolment.enrol(IdentityFolder(path), value, now=_now())
+    except Malformed as error:
+        raise CliError(
+            f"expected a bundle as `lever agent invite` writes it, found: {error}",
+            hint="ask the operator for the file: lever agent invite NAME --out bootstrap.json",
+            exit=Exit.CORRUPT_FILE,
+        ) from error
+    _tell(done, path, as_json)
+
+
+@click.command(context_settings=HELP_OPTIONS, epilog=examples("lever agent renew", "lever agent renew --loop"))
+@_identity
+@click.option("--force", is_flag=True, help="Renew now, also before half of the certificate's life is over.")
+@click.option("--loop", is_flag=True, help="Go on for ever: renew at half-life, try again within minutes.")
+@_json
+def renew(path: Path, force: bool, loop: bool, as_json: bool) -> None:
+    """Renew the certificate, once half of its life is over.
+
+    Run it with --loop beside the agent, or from cron. It ends when the operator has revoked the agent or the
+    certificate has ended: then only a new invite helps.
+    """
+    from lever.agent import enrolment, renewal
+    from lever.agent.folder import IdentityFolder
+
+    if loop and force:
+        raise click.UsageError("--loop keeps to half-life: use --force without it")
+    if not loop:
+        return _tell(enrolment.renew(IdentityFolder(path), now=_now(), force=force), path, as_json)
+    renewal.keep_renewed(
+        IdentityFolder(path),
+        clock=_now,
+        draw=secrets.SystemRandom().random,
+        sleep=time.sleep,
+        say=show.say,
+        renewed=lambda done: _tell(done, path, as_json),
+    )
+
+
+@click.command(
+    context_settings=HELP_OPTIONS,
+    epilog=examples(
+        "lever agent consume 0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55",
+        "lever agent consume 0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55 --json",
+    ),
+)
+@click.argument("id", callback=_id)
+@_identity
+@click.option(
+    "--attempt",
+    callback=_attempt,
+    metavar="KEY",
+    help="The key of an earlier try whose answer was lost; without it each run makes its own.",
+)
+@_json
+def consume(id: DirectiveId, path: Path, attempt: str, as_json: bool) -> None:
+    """Fetch what the operator signed, once.
+
+    A lost answer is asked for again under the same attempt key. Everything that is not there for this agent now is
+    the same miss: `not found`, exit 3.
+    """
+    from lever.agent import consuming
+    from lever.agent.folder import IdentityFolder
+    from lever.agent.session import connected
+
+    with connected(IdentityFolder(path), _now()) as door:
+        answer = consuming.consume(door, id, attempt, sleep=time.sleep)
+    show.data(answer.members) if as_json else _show_consumed(answer)
+
+
+@click.command(context_settings=HELP_OPTIONS, epilog=examples("lever agent check 0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55"))
+@click.argument("id", callback=_id)
+@_identity
+@_json
+def check(id: DirectiveId, path: Path, as_json: bool) -> None:
+    """Ask for the state of a directive of this agent's own, without consuming it."""
+    from lever.agent.folder import IdentityFolder
+    from lever.agent.session import connected
+
+    with connected(IdentityFolder(path), _now()) as door:
+        state = door.check(id)
+    show.data({"id": id, "state": state}) if as_json else show.put(state)
+
+
+@click.command(
+    context_settings=HELP_OPTIONS,
+    epilog=examples("lever agent inbox", "lever agent inbox --wait 30 --after 2026-01-31T09:00:00Z --json"),
+)
+@_identity
+@click.option(
+    "--wait",
+    type=click.IntRange(0, 30),
+    default=0,
+    metavar="S",
+    help="Wait up to S seconds (30 at most) for a pointer.",
+)
+@click.option("--after", callback=_time, metavar="TIME", help="Only pointers newer than this `notified_at`.")
+@_json
+def inbox(path: Path, wait: int, after: Instant | None, as_json: bool) -> None:
+    """List the directives that wait for this agent: pointers, nothing of their content."""
+    from lever.agent.folder import IdentityFolder
+    from lever.agent.session import connected
+
+    with connected(IdentityFolder(path), _now()) as door:
+        waiting = door.inbox(wait, after)
+    if as_json:
+        return show.data({"pointers": [{"id": w.id, "notified_at": times.show(w.notified_at)} for w in waiting]})
+    for one in waiting:
+        show.put(pointer.sentence(one.id))
+    if not waiting:
+        show.say("nothing is waiting")
+
+
+def _tell(done: Done, path: Path, as_json: bool) -> None:
+    """What an enrolment or renewal came to."""
+    from lever.agent.enrolment import half_life
+
+    holder = done.identity.holder
+    end, next_at = times.show(holder.not_after_at), times.show(half_life(done.identity))
+    if as_json:
+        return show.data(
+            {
+                "outcome": str(done.outcome),
+                "cn": holder.cn,
+                "instance": holder.instance,
+                "generation": holder.generation,
+                "broker_url": done.identity.url,
+                "not_after": end,
+                "renew_at": next_at,
+                "identity": str(path),
+            }
+        )
+    name = holder.cn if holder.generation is None else f"{holder.cn}, generation {holder.generation}"
+    show.say(f"{done.outcome}: {name}, at {done.identity.url}")
+    show.say(f"the certificate in {path} ends at {end}; to be renewed from {next_at}: lever agent renew --loop")
+
+
+def _show_consumed(answer: Consumed) -> None:
+    """The answer for people: one fact a line, a text indented so that it can't pose as a line of ours."""
+    members, action = answer.members, answer.members.get("action")
+    facts = {"directive": str(answer.id), "kind": answer.kind}
+    if isinstance(action, dict):
+        facts |= {name: _plain(value) for name, value in action.items() if name != "kind"}
+    show.facts(facts | {n: _plain(v) for n, v in members.items() if n not in ("id", "kind", "action", "advisory_text")})
+    if isinstance(text := members.get("advisory_text"), str):
+        for line in text.split("\n"):
+            show.below(line)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else show.safe_json(json.dumps(value, ensure_ascii=False))

@@ -6,6 +6,7 @@ The end-to-end tests run the same client against the real daemon; they are what 
 from __future__ import annotations
 
 import json
+import secrets
 import ssl
 import tempfile
 import threading
@@ -119,8 +120,6 @@ class FakeBroker:
     """
 
     ca: FakeCa = field(default_factory=FakeCa)
-    server_ca: FakeCa | None = None
-    server_name: str = "127.0.0.1"
     drops: Counter[str] = field(default_factory=Counter)
     answers: dict[str, tuple[int, bytes, dict[str, str]]] = field(default_factory=dict)
     before: Callable[[Call], None] = lambda call: None
@@ -134,7 +133,7 @@ class FakeBroker:
     _attempts: dict[str, tuple[bytes, str]] = field(default_factory=dict)
 
     def invite(self, cn: str) -> str:
-        ticket = f"ticket-of-{cn}-number-{len(self.tickets)}"
+        ticket = secrets.token_urlsafe(32)
         self.tickets[ticket] = _Ticket(cn)
         return ticket
 
@@ -153,14 +152,14 @@ class FakeBroker:
         return f"https://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.minimum_version = ssl.TLSVersion.TLSv1_3
-        tls.num_tickets = 0
-        tls.verify_mode = ssl.CERT_OPTIONAL
-        tls.load_verify_locations(cadata=self.ca.pem)
-        _load_server_certificate(tls, self.server_ca or self.ca, self.server_name)
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.tls.minimum_version = ssl.TLSVersion.TLSv1_3
+        self.tls.num_tickets = 0
+        self.tls.verify_mode = ssl.CERT_OPTIONAL
+        self.tls.load_verify_locations(cadata=self.ca.pem)
+        self.present(self.ca, "127.0.0.1")
         self._lock = threading.Lock()
-        self._server = _Server(self, tls)
+        self._server = _Server(self, self.tls)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
         return self
@@ -168,9 +167,27 @@ class FakeBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Close the door; once more does nothing."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+    def present(self, ca: FakeCa, name: str) -> None:
+        """From the next handshake on, show a server certificate of this CA for this name or address."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        try:
+            san: x509.GeneralName = x509.IPAddress(ip_address(name))
+        except ValueError:
+            san = x509.DNSName(name)
+        pem = pem_of(ca.sign(key.public_key(), name, san)).encode()
+        pem += key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "server.pem"
+            file.write_bytes(pem)
+            self.tls.load_cert_chain(file)
 
     def answer(self, call: Call) -> tuple[int, bytes, dict[str, str]] | None:
         """Status, body and headers; None to drop the connection after the work."""
@@ -236,20 +253,6 @@ class FakeBroker:
 
 def _cn(named: x509.Certificate | x509.CertificateSigningRequest) -> str:
     return str(named.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
-
-
-def _load_server_certificate(tls: ssl.SSLContext, ca: FakeCa, name: str) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    try:
-        san: x509.GeneralName = x509.IPAddress(ip_address(name))
-    except ValueError:
-        san = x509.DNSName(name)
-    pem = pem_of(ca.sign(key.public_key(), name, san)).encode()
-    pem += key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "server.pem"
-        file.write_bytes(pem)
-        tls.load_cert_chain(file)
 
 
 class _Server(ThreadingHTTPServer):

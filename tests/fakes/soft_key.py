@@ -1,6 +1,7 @@
 """A security key in software: it signs with whatever flags a test wants, which no real key does.
 
-Source of the layout: PROTOCOL.sshsig and PROTOCOL.u2f of OpenSSH. tests/wire/test_soft_key.py holds it to real ssh-keygen.
+Source of the layout: PROTOCOL.sshsig and PROTOCOL.u2f of OpenSSH.
+tests/wire/test_soft_key.py holds it to real ssh-keygen.
 """
 
 from __future__ import annotations

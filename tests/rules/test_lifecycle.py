@@ -12,7 +12,7 @@ from broker.rules.lifecycle import ENDED, Event, State, after
 FINAL = {Event.CONSUME: "consumed", Event.REVOKE: "revoked", Event.INVALIDATE: "invalidated", Event.EXPIRE: "expired"}
 
 
-@pytest.mark.parametrize(("state", "event"), itertools.product(State, Event))
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
 def test_only_an_active_directive_moves_and_then_for_good(state: State, event: Event) -> None:
     if state is State.ACTIVE:
         assert after(state, event) == FINAL[event]

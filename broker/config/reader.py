@@ -12,11 +12,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import (
     AliasEvent,
+    CollectionStartEvent,
     DocumentStartEvent,
     Event,
     MappingEndEvent,
     MappingStartEvent,
-    NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
@@ -76,7 +76,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
 
-class _Stop(Exception):  # noqa: N818  # never leaves this file
+class _Stop(Exception):
     """Reading on makes no sense after this problem."""
 
     def __init__(self, problem: Problem) -> None:
@@ -155,15 +155,16 @@ class _Reader:
         self._document.problems.append(Problem(_place(event), text))
 
     def _node(self, event: Event, path: Path) -> Tree:
-        self._document.places[path] = _place(event)
+        missing = isinstance(event, ScalarEvent) and not event.value and not event.style
+        self._document.places[path] = self._document.keys.get(path, _place(event)) if missing else _place(event)
         if isinstance(event, AliasEvent):
             self._note(event, f"expected a value, found the alias {show('*' + event.anchor)}; write the value out")
             return None
-        assert isinstance(event, NodeEvent)
+        assert isinstance(event, ScalarEvent | CollectionStartEvent)
         if event.anchor is not None:
             self._note(event, f"expected a value, found the anchor {show('&' + event.anchor)}; write the value out")
-        if getattr(event, "tag", None) is not None:
-            self._note(event, f"expected a value without a tag, found {show(event.tag)}")
+        if event.ctag is not None:
+            self._note(event, f"expected a value without a tag, found {show(str(event.ctag))}")
         if len(path) > MAX_DEPTH:
             raise _Stop(Problem(_place(event), f"expected at most {MAX_DEPTH} levels"))
         if isinstance(event, MappingStartEvent):

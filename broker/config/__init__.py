@@ -1,0 +1,8 @@
+"""lever.yaml: what the operator wrote, as checked values."""
+
+from broker.config.loading import load
+from broker.config.reader import ConfigError
+from broker.config.schema import Agent, Config, Limits, Operator
+from broker.config.values import Address, ToCommand, ToInbox
+
+__all__ = ["Address", "Agent", "Config", "ConfigError", "Limits", "Operator", "ToCommand", "ToInbox", "load"]

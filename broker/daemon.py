@@ -1,0 +1,353 @@
+"""The daemon: the only place that builds things and joins them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from cryptography import x509
+from pythonjsonlogger.json import JsonFormatter
+
+from broker.config import Config, ToCommand, load
+from broker.doors.admin import AdminRoutes, Bundle, Watchers
+from broker.doors.agent import AgentDoor, Rates
+from broker.doors.http import App
+from broker.doors.listen import Door, Limits
+from broker.doors.operator import Desk, DirectiveRoutes
+from broker.doors.socket import bind_operator_socket, bind_tcp
+from broker.effects.channels import Channel, CommandChannel, InboxChannel, environment_of
+from broker.effects.notify import Notifier
+from broker.effects.outbox import Outbox, Ways
+from broker.effects.schedule import LoopScheduler
+from broker.errors import BrokerError, Fatal
+from broker.journal.disk import RealDisk
+from broker.journal.recovery import Recovered, recover
+from broker.journal.state import StateFolder
+from broker.journal.writer import JournalWriter
+from broker.rules import consume as rules
+from broker.rules.admit import Terms
+from broker.rules.book import Book
+from broker.rules.decision import Decision
+from broker.rules.identity import Ask, Issue
+from broker.rules.rates import TokenBucket
+from broker.rules.sweep import sweep
+from broker.trust import agents
+from broker.trust.authority import CertificateAuthority, Issued
+from broker.trust.csr import parse_csr
+from broker.trust.operator import OperatorTrust
+from broker.trust.tls import ServerCertificate, server_context
+from broker.turn import Turn
+from broker.wire.caller import Caller
+from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, Digest, Fingerprint, Generation, Instance, Instant
+from broker.wire.records import BrokerStarted, BrokerStopped, Draft, Fact, Record, SignersChanged
+from broker.wire.verified import NOBODY, Standing, VerifiedBytes
+
+GRACE_S = 5.0
+_TIDY_EVERY = 10
+log = logging.getLogger("lever.daemon")
+
+
+def clock() -> Instant:
+    """The wall clock."""
+    return Instant(time.time_ns() // 1000)
+
+
+def serve(config_file: Path) -> int:
+    """Run the broker of this configuration until it is told to stop; its exit status, 0 after a clean shutdown.
+
+    Raises BrokerError when it can't start.
+    """
+    config = load(config_file)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    notifier = Notifier.take(os.environ, os.getpid())
+    return uvloop.run(_run(config, notifier))
+
+
+async def _run(config: Config, notifier: Notifier) -> int:
+    with StateFolder.open(config.state, config.instance) as folder:
+        disk = RealDisk()
+        book = Book(config.instance, config.limits.consume_repeat_s)
+        recovered = recover(folder, disk, partial(_fold, book))
+        book.fill(recovered.read_payload)
+        broker = Broker(config, folder, recovered, book, CertificateAuthority.load(folder.ca, config.instance))
+        try:
+            await broker.start(disk)
+            notifier.ready(broker.serving)
+            print(broker.serving, file=sys.stderr, flush=True)
+            beats = asyncio.create_task(notifier.beat())
+            status = await broker.until_stopped()
+            beats.cancel()
+            notifier.stopping()
+        finally:
+            await broker.stop()
+        return status
+
+
+def _fold(book: Book, record: Record) -> None:
+    """A record that does not fit what came before it was not written by this program."""
+    try:
+        book.apply(record, None)
+    except (BrokerError, KeyError) as error:
+        raise Fatal(
+            f"record {record.seq} does not fit the ones before it: {error!r}", hint="lever journal verify"
+        ) from error
+
+
+@dataclass(slots=True)
+class Authority:
+    """The certificate authority as the agent door sees it."""
+
+    instance: Instance
+    ca: CertificateAuthority
+
+    def caller_of(self, der: bytes) -> Caller:
+        return agents.caller_of(der, self.instance)
+
+    def read_request(self, pem: str) -> tuple[Ask, Issue]:
+        csr = parse_csr(pem.encode())
+
+        def issue(cn: Cn, generation: Generation, now: Instant) -> Issued:
+            return self.ca.issue(cn, generation, csr.public_key, now, x509.random_serial_number())
+
+        return Ask(csr.cn or "", csr.key_digest), issue
+
+
+@dataclass(slots=True)
+class Broker:
+    """One instance, running. `start` opens the doors, `stop` shuts them in the right order."""
+
+    config: Config
+    folder: StateFolder
+    recovered: Recovered
+    book: Book
+    ca: CertificateAuthority
+    serving: str = ""
+    _status: asyncio.Future[int] = field(init=False)
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _doors: list[Door] = field(default_factory=list)
+    _inbox: InboxChannel = field(default_factory=InboxChannel)
+    _watchers: Watchers = field(default_factory=Watchers)
+    _journal: JournalWriter = field(init=False)
+    _turn: Turn = field(init=False)
+    _outbox: Outbox = field(init=False)
+    _trust: OperatorTrust | None = None
+    _context: Any = None
+    _certificate: ServerCertificate = field(init=False)
+
+    async def start(self, disk: RealDisk) -> None:
+        """Everything up to both doors answering. Raises BrokerError."""
+        self._status = asyncio.get_running_loop().create_future()
+        self._journal = JournalWriter(
+            self.folder, disk, self.recovered, on_durable=self._durable, on_stopped=self._disk_failed
+        )
+        self._turn = Turn(self.book, self._journal)
+        self._outbox = self._build_outbox()
+        await self._note(BrokerStarted(version("lever-broker"), self.recovered.cut_bytes))
+        self.book.forget(self._turn.now(clock()))
+        if operator := self.config.operator:
+            self._trust = OperatorTrust(
+                operator.allowed_signers,
+                self.config.instance,
+                on_change=self._signers_changed,
+                seen=self.book.allowed_digest,
+            )
+        sockets = bind_tcp(self.config.listen.host, self.config.listen.port)
+        port = sockets[0].getsockname()[1]
+        await self._open_agent_door(sockets)
+        await self._open_operator_door(port)
+        self._outbox.resume(self.book.directives.values())
+        self._spawn(self._ticks())
+        loop = asyncio.get_running_loop()
+        for how in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(how, self._end, 0)
+        listen = self.config.listen
+        self.serving = f"lever: {self.config.instance} serving agents on {listen.host}:{port}, the operator on {self.config.socket}"
+
+    async def until_stopped(self) -> int:
+        """The exit status, once a signal or a failed disk ends it."""
+        return await self._status
+
+    async def stop(self) -> None:
+        """Accept nothing more, finish what was accepted, write it down, leave."""
+        for task in self._tasks:
+            task.cancel()
+        self._watchers.close()
+        for door in self._doors:
+            await door.close(GRACE_S)
+        if hasattr(self, "_outbox"):
+            await self._outbox.stop()
+        self._inbox.close()
+        if self._trust:
+            await self._trust.close()
+        if hasattr(self, "_journal"):
+            with suppress(BrokerError):
+                await self._turn.tidy(clock(), everything=True)
+                await self._note(BrokerStopped())
+            await self._journal.close()
+        if self._doors:
+            self.config.socket.unlink(missing_ok=True)
+
+    # --- joins ----------------------------------------------------------------------------------------------------
+
+    def _durable(self, records: tuple[Record, ...]) -> None:
+        self._outbox.hear(records)
+        self._watchers.tell(records)
+
+    def _disk_failed(self, why: Fatal) -> None:
+        log.critical("stopping: the disk's state is unknown", extra={"why": why.why, "hint": why.hint})
+        self._end(1)
+
+    def _end(self, status: int) -> None:
+        if not self._status.done():
+            self._status.set_result(status)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _note(self, fact: Fact) -> None:
+        await self._turn.take(lambda book, now: Decision((Draft(fact),)), clock())
+
+    def _signers_changed(self, digest: Digest, fingerprints: tuple[str, ...]) -> None:
+        log.info("allowed_signers has new content", extra={"keys": fingerprints})
+        self._spawn(self._note(SignersChanged(digest, fingerprints)))
+
+    async def _standing(self) -> Standing:
+        """Which operator keys count now; what rests on one that no longer does is invalidated first."""
+        if self._trust is None:
+            return NOBODY
+        witnesses = {signer: self._witness(signer) for signer in self.book.by_signer}
+        standing = await self._trust.standing(clock(), witnesses)
+        if not standing.bad.isdisjoint(self.book.by_signer):
+            await self._turn.take(partial(rules.uphold, standing=standing), clock())
+        return standing
+
+    def _witness(self, signer: Digest) -> VerifiedBytes:
+        """Something that this signer signed: what ssh-keygen is asked about anew."""
+        directive = self.book.directives[next(iter(self.book.by_signer[signer]))]
+        return VerifiedBytes(
+            directive.statement,
+            directive.signature,
+            NAMESPACE_DIRECTIVE,
+            Fingerprint(directive.fingerprint),
+            signer,
+            directive.allowed_digest,
+        )
+
+    def _build_outbox(self) -> Outbox:
+        limits = self.config.limits
+
+        def channels(cn: Cn) -> list[Channel]:
+            return [self._channel(how) for how in self.config.deliver_to(cn)]
+
+        ways = Ways(
+            channels=channels,
+            still_open=partial(rules.open_for_pointer, self.book),
+            take=lambda decide: self._turn.take(decide, clock()),
+            scheduler=LoopScheduler(clock),
+            chance=random.random,
+        )
+        return Outbox(ways, _per(limits.pointers_per_minute, 60), limits.pointers_in_parallel)
+
+    def _channel(self, how: object) -> Channel:
+        if not isinstance(how, ToCommand):
+            return self._inbox
+        timeout_s, folder = self.config.limits.pointer_timeout_s, self.config.folder
+        return CommandChannel(how.argv, timeout_s, folder=folder, environment=environment_of(os.environ))
+
+    async def _open_agent_door(self, sockets: list[Any]) -> None:
+        limits, host = self.config.limits, self.config.reached_at.host
+        self._context = server_context(self.ca)
+        names = [host, *([] if self.config.listen.everywhere else [self.config.listen.host])]
+        self._certificate = ServerCertificate(self.ca, names)
+        self._certificate.rotate(self._context, clock())
+        door = AgentDoor(
+            turn=self._turn,
+            clock=clock,
+            authority=Authority(self.config.instance, self.ca),
+            standing=self._standing,
+            inbox=self._inbox,
+            rates=Rates(
+                consume=_per(limits.consume_per_minute, 60),
+                renew=_per(limits.renew_per_hour, 3600),
+                enrol=_per(limits.enrol_per_minute, 60),
+            ),
+        )
+        await self._open(
+            Door(
+                "agent",
+                App(door.routes(), names),
+                sockets,
+                self._context,
+                Limits(max_connections=limits.max_connections),
+            )
+        )
+
+    async def _open_operator_door(self, port: int) -> None:
+        config, operator = self.config, self.config.operator
+        routes = []
+        if operator and self._trust:
+            desk = Desk(self._turn, clock, self._trust.verify)
+            terms = Terms(
+                config.instance, operator.directive_expiry_max_s, config.limits.max_active_per_agent, config.declares
+            )
+            reached = config.reached_at
+            url = f"https://{reached if reached.port else type(reached)(reached.host, port)}"
+            routes = [
+                *DirectiveRoutes(desk, terms, self._outbox.first_attempt, self._diagnose).routes(),
+                *AdminRoutes(
+                    desk, Bundle(self.ca.pem, url, config.limits.ticket_s), self._watchers, self._health
+                ).routes(),
+            ]
+        uids = {os.getuid(), *(operator.uids if operator else ())}
+        app = App(routes, ["operator", "localhost"], uids)
+        await self._open(Door("operator", app, [bind_operator_socket(config.socket)]))
+
+    async def _open(self, door: Door) -> None:
+        await door.start()
+        self._doors.append(door)
+
+    async def _diagnose(self, now: Instant) -> list[str]:
+        if self._trust is None:
+            return []
+        return [f"{finding.text} (hint: {finding.hint})" for finding in await self._trust.diagnose(now)]
+
+    def _health(self) -> dict[str, Any]:
+        return {
+            "instance": self.config.instance,
+            "version": version("lever-broker"),
+            "pid": os.getpid(),
+            "agent_door": str(self.config.reached_at),
+            "records": self.book.records,
+            "directives": {"active": len(self.book.directives)},
+        }
+
+    async def _ticks(self) -> None:
+        """Once a second: what time alone changes. A refusal here (the clock is behind) changes nothing."""
+        for tick in itertools.count(1):
+            await asyncio.sleep(1)
+            with suppress(BrokerError):
+                await self._turn.take(sweep, clock())
+                if tick % _TIDY_EVERY == 0:
+                    await self._turn.tidy(clock())
+                    self._certificate.rotate(self._context, clock())
+
+
+def _per(count: int, seconds: int) -> TokenBucket:
+    return TokenBucket(count, count / seconds)

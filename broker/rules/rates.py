@@ -1,0 +1,44 @@
+"""How often something may happen: a token bucket in whole microseconds, without a window and so without its edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+from broker.wire.names import Instant
+from broker.wire.times import SECOND
+
+Bucket = NewType("Bucket", int)
+"""A bucket's level, as the Instant at which it will be full again: one number, nothing to refill by a timer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBucket:
+    """Holds `capacity` tokens, gains `refill_per_s` (more than 0) a second, and gives one to each thing allowed.
+
+    In any span of t seconds at most capacity + t * refill_per_s things are allowed, wherever the span begins.
+    """
+
+    capacity: int
+    refill_per_s: float
+
+    def take(self, bucket: Bucket | None, now: Instant) -> tuple[Bucket, bool]:
+        """The bucket afterwards, and whether there was a token. None is a full bucket; a refusal costs nothing."""
+        before = now if bucket is None else max(bucket, now)
+        if self.ready_at(bucket, now) > now:
+            return Bucket(before), False
+        return Bucket(before + self._interval), True
+
+    def ready_at(self, bucket: Bucket | None, now: Instant) -> Instant:
+        """From when on there is a token: now, or later."""
+        return now if bucket is None else Instant(max(now, bucket - (self.capacity - 1) * self._interval))
+
+    def full(self, bucket: Bucket, now: Instant) -> bool:
+        """Is it as good as one that was never used, and so may be forgotten?"""
+        return bucket <= now
+
+    @property
+    def _interval(self) -> int:
+        """Microseconds a token takes to come, rounded up: never a token too many."""
+        tokens, seconds = self.refill_per_s.as_integer_ratio()
+        return -(-SECOND * seconds // tokens)

@@ -1,0 +1,148 @@
+"""The options that commands share, and the types of their values. Every wrong value is told with what was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from broker.errors import Malformed
+from broker.wire import names, times
+from broker.wire.names import Cn, DirectiveId, Generation, Instance, Instant
+from lever.where import Place
+
+DAY_S = 86400
+_DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?", re.ASCII)
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Word(click.ParamType[Any]):
+    """A word that one of the protocol's own parsers judges."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The parsed value."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except Malformed as error:
+            self.fail(f"{error.why}, found {value!r}", param, ctx)
+
+
+def _duration_s(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    hours, minutes, seconds = (int(found[i] or 0) for i in (1, 2, 3)) if found else (0, 0, 0)
+    if not 1 <= (whole := hours * 3600 + minutes * 60 + seconds) <= DAY_S:
+        raise Malformed("duration", "expected a duration like 90s, 10m or 1h30m, from 1s to 24h")
+    return whole
+
+
+def _cn(text: str) -> Cn:
+    return names.cn(text)
+
+
+def _id(text: str) -> DirectiveId:
+    return names.directive_id(text)
+
+
+def _instance(text: str) -> Instance:
+    return names.instance(text)
+
+
+def _instant(text: str) -> Instant:
+    return times.parse(text, "time")
+
+
+def _generation(text: str) -> Generation:
+    return names.generation(int(text) if text.isascii() and text.isdigit() else 0)
+
+
+CN = _Word("agent", _cn)
+ID = _Word("id", _id)
+INSTANCE = _Word("name", _instance)
+DURATION = _Word("duration", _duration_s)
+INSTANT = _Word("time", _instant)
+GENERATION = _Word("number", _generation)
+PATH = click.Path(path_type=Path)
+_INSTANCE = click.option("--instance", type=INSTANCE, metavar="NAME", help="The instance, if no configuration says it.")
+
+
+def as_json(function: _F) -> _F:
+    """--json, as the argument `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print data, not words, on standard output.")(function)
+
+
+def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--config and a trailing CONFIG, as the argument `place`."""
+
+    @click.option(
+        "--config",
+        "named",
+        type=PATH,
+        metavar="FILE",
+        help="The configuration. Else CONFIG, $LEVER_CONFIG, lever.yaml here or above.",
+    )
+    @click.argument("trailing", type=PATH, required=False, metavar="[CONFIG]")
+    @wraps(function)
+    def located(*args: Any, named: Path | None, trailing: Path | None, **kwargs: Any) -> Any:
+        return function(*args, place=Place.of(named, trailing), **kwargs)
+
+    return located
+
+
+def with_socket(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--socket on top of `with_config`: for what asks the broker without signing."""
+
+    @with_config
+    @click.option(
+        "--socket",
+        type=PATH,
+        metavar="PATH",
+        help="The operator socket, if not the configured one (say, brought here by ssh -L).",
+    )
+    @wraps(function)
+    def connected(*args: Any, place: Place, socket: Path | None, **kwargs: Any) -> Any:
+        return function(*args, place=place.at(socket), **kwargs)
+
+    return connected
+
+
+def with_key(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--key, --instance and --socket on top of `with_config`: for what is signed and sent."""
+
+    @with_socket
+    @click.option(
+        "--key",
+        type=PATH,
+        metavar="FILE",
+        help="The key that signs, or its .pub if a local ssh-agent holds it. Else operator.signing_key.",
+    )
+    @_INSTANCE
+    @wraps(function)
+    def signing(*args: Any, place: Place, key: Path | None, instance: Instance | None, **kwargs: Any) -> Any:
+        return function(*args, place=place.signing(key, instance), **kwargs)
+
+    return signing
+
+
+def with_keys(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `with_key`, for any number of keys, as the argument `keys`."""
+
+    @with_socket
+    @click.option(
+        "--key", "keys", type=PATH, metavar="FILE", multiple=True, help="A key to sign with; may be repeated."
+    )
+    @_INSTANCE
+    @wraps(function)
+    def signing(*args: Any, place: Place, instance: Instance | None, **kwargs: Any) -> Any:
+        return function(*args, place=place.signing(None, instance), **kwargs)
+
+    return signing

@@ -1,0 +1,169 @@
+"""What people see. Data goes to standard output, words to standard error, and nothing that came from outside reaches
+a terminal unescaped: every function here that prints escapes what it is given."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Invisible although their category is letter, mark or symbol: fillers, joiners, variation selectors, empty Braille.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def is_hidden(character: str) -> bool:
+    """Would a terminal obey this character, or show nothing for it, or a space that is none?"""
+    if character == " ":
+        return False
+    return unicodedata.category(character) in _HIDDEN_CATEGORIES or _UNSEEN.match(character) is not None
+
+
+def safe(text: str) -> str:
+    r"""One line in which every character can be seen: `\n`, `\u202e`. What is safe already stays as it is."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_spell(c) if is_hidden(c) else c for c in text)
+
+
+def safe_json(text: str) -> str:
+    r"""JSON text in which every character can be seen, and which is still the same JSON value.
+
+    A hidden character can only stand inside a JSON string, and there `\u202e` means the character itself.
+    """
+    return "".join(_json_escape(c) if is_hidden(c) else c for c in text)
+
+
+def _spell(character: str) -> str:
+    number = ord(character)
+    return _SHORT.get(character) or (f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}")
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1] if not character.isascii() else f"\\u{ord(character):04x}"
+
+
+def _fit(text: str, stream: TextIO) -> str:
+    """The text in characters that the stream's encoding has."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _console(stream: TextIO) -> Console:
+    # Imported at the first coloured line: `lever --help` and scripts that read --json don't pay for it.
+    from rich.console import Console
+
+    return Console(file=stream, markup=False, emoji=False, highlight=False, legacy_windows=False)
+
+
+def _line(text: str, stream: TextIO, style: str = "", rest: str = "") -> None:
+    """A line, its first part in a style. Long lines are left to the terminal, so that a command can be copied whole."""
+    text, rest = _fit(text, stream), _fit(rest, stream)
+    if not (style and stream.isatty()):
+        stream.write(f"{text}{rest}\n")
+        stream.flush()
+        return
+    from rich.text import Text
+
+    _console(stream).print(Text.assemble((text, style), rest), soft_wrap=True)
+
+
+def put(text: str, style: str = "") -> None:
+    """One line of data."""
+    _line(safe(text), sys.stdout, style)
+
+
+def say(text: str, style: str = "") -> None:
+    """One line of words."""
+    _line(safe(text), sys.stderr, style)
+
+
+def warn(text: str) -> None:
+    """Something that was done, and may not have been meant."""
+    _line("warning: ", sys.stderr, "bold yellow", safe(text))
+
+
+def fail(lines: Sequence[str], hint: str) -> None:
+    """What went wrong, line by line, and what would help."""
+    for text in lines:
+        _line("error: ", sys.stderr, "bold red", safe(text))
+    if hint:
+        _line("hint:  ", sys.stderr, "bold cyan", safe(hint))
+
+
+def verdict(word: str, text: str, *, good: bool | None) -> None:
+    """One line of data that begins with how it went: good, bad, or None for in between."""
+    style = "bold yellow" if good is None else "bold green" if good else "bold red"
+    _line(f"{safe(word):<5}", sys.stdout, style, safe(text))
+
+
+def below(text: str) -> None:
+    """A line of data that belongs to the verdict above it."""
+    _line("     ", sys.stdout, "", safe(text))
+
+
+def json_text(text: str) -> None:
+    """JSON as it is, for review: words, not data. One line."""
+    _line(safe_json(text), sys.stderr)
+
+
+def data(value: object) -> None:
+    """One JSON value, a line, in ASCII: the contract of --json."""
+    text = json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
+    _line(text, sys.stdout)
+
+
+def facts(pairs: Mapping[str, str], *, words: bool = False) -> None:
+    """Names and values under each other; empty values are left out."""
+    width = max(map(len, pairs), default=0)
+    stream = sys.stderr if words else sys.stdout
+    for name, value in pairs.items():
+        if value:
+            _line(f"{safe(name):<{width}}  ", stream, "dim", safe(value))
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows under headers. The first column is never cut or folded; on a terminal the others fold to its width,
+    and where there is no terminal each row is one line."""
+    cells = [[_fit(safe(cell), sys.stdout) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _console(sys.stdout).print(_rich_table(headers, cells))
+        return
+    lines = [list(headers), *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        _line("  ".join(padded).rstrip(), sys.stdout)
+
+
+def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, header in enumerate(headers):
+        made.add_column(header, no_wrap=number == 0, overflow="fold")
+    for row in cells:
+        made.add_row(*map(Text, row))
+    return made
+
+
+def can_ask() -> bool:
+    """Is there a person: a terminal to read the answer from?"""
+    return sys.stdin.isatty()
+
+
+def ask(question: str) -> bool:
+    """Yes or no, on the terminal. Anything but y or yes, and the end of the input, is no."""
+    sys.stderr.write(f"{_fit(safe(question), sys.stderr)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

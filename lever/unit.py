@@ -1,0 +1,197 @@
+"""The broker as a transient, hardened systemd unit: which `systemd-run` command starts it. Pure.
+
+What each property is for, and what a delivery command costs of it: docs/operating/systemd.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from broker.wire.names import Instance
+
+Properties = Iterator[tuple[str, str]]
+
+# What the unit does not see unless it is bound into it.
+_VEILED: Final = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._/-]+", re.ASCII)
+_STATUSES_THAT_STAY: Final = "2 7"  # usage and a corrupt file: another start finds the same
+
+
+class Scope(StrEnum):
+    """Which service manager runs the unit: the machine's, or the user's own."""
+
+    SYSTEM = "system"
+    USER = "user"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Which unit is this instance's. config: the absolute path of its configuration."""
+
+    instance: Instance
+    config: Path
+
+    @property
+    def name(self) -> str:
+        """The unit's name, as systemctl takes it."""
+        return f"lever-{self.instance}.service"
+
+    @property
+    def description(self) -> str:
+        """The unit's description. It holds the configuration, which tells two instances of one name apart."""
+        return f"Lever broker {self.instance} ({self.config})"
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the unit runs and what that needs. Every path is absolute.
+
+    program: how `lever` is started; reads: folders that it must be able to read; signing_key: a file that it must not;
+    user: the account it runs as in system scope; commands: does some agent have a delivery command?; loopback: do only
+    this machine's own callers reach the agent door?; environment: passed on as it is.
+    """
+
+    unit: Unit
+    program: tuple[str, ...]
+    state: Path
+    socket: Path
+    port: int
+    reads: tuple[Path, ...] = ()
+    signing_key: Path | None = None
+    user: str = "root"
+    commands: bool = False
+    loopback: bool = True
+    connections: int = 1024
+    watchdog_s: int = 30
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_command(service: Service, scope: Scope) -> list[str]:
+    """The argv that starts the unit and returns once it is ready."""
+    argv = ["systemd-run", f"--{scope}", "--quiet", "--no-ask-password", "--service-type=notify"]
+    argv += [f"--unit={service.unit.name}", f"--description={service.unit.description}"]
+    argv += [f"--setenv={name}={value}" for name, value in sorted(service.environment.items())]
+    argv += [f"--property={name}={value}" for name, value in properties(service, scope)]
+    # The service manager would put variables into the arguments; a doubled $ is a plain one.
+    words = [*service.program, "broker", "serve", str(service.unit.config)]
+    return [*argv, "--", words[0], *(word.replace("$", "$$") for word in words[1:])]
+
+
+def properties(service: Service, scope: Scope) -> Properties:
+    """Every property of the unit, in the words of systemd.exec(5), systemd.service(5) and systemd.kill(5)."""
+    yield from _life(service)
+    yield from _calls(service)
+    if scope is Scope.SYSTEM:
+        # A user's own service manager can do none of these without a user namespace, in which the owners of files and
+        # the uids of callers, both of which the broker checks, would no longer be the true ones.
+        yield from _powers(service)
+        yield from _kernel(service)
+        yield from _files(service)
+
+
+def _life(service: Service) -> Properties:
+    yield "NotifyAccess", "main"
+    yield "WatchdogSec", str(service.watchdog_s)
+    yield "TimeoutStartSec", "300"
+    yield "TimeoutStopSec", "30"
+    yield "TimeoutAbortSec", "5"
+    yield "KillMode", "mixed"
+    yield "Restart", "on-failure"
+    yield "RestartSec", "1"
+    yield "RestartPreventExitStatus", _STATUSES_THAT_STAY
+    yield "StartLimitIntervalSec", "60"
+    yield "StartLimitBurst", "5"
+    yield "UMask", "0077"
+    yield "LimitCORE", "0"
+    yield "LimitNOFILE", str(2 * service.connections + 1024)
+    yield "SyslogIdentifier", f"lever-{service.unit.instance}"
+
+
+def _calls(service: Service) -> Properties:
+    """What the process and its children may ask the kernel for. All of it is inherited, by delivery commands too."""
+    for name in ("NoNewPrivileges", "LockPersonality", "RestrictRealtime", "RestrictSUIDSGID", "RestrictNamespaces"):
+        yield name, "yes"
+    yield "RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6"
+    yield "SystemCallArchitectures", "native"
+    yield "SystemCallErrorNumber", "EPERM"
+    yield "SystemCallFilter", "@system-service"
+    if not service.commands:
+        yield "SystemCallFilter", "~@privileged @resources"
+        yield "MemoryDenyWriteExecute", "yes"
+
+
+def _powers(service: Service) -> Properties:
+    low_port = "CAP_NET_BIND_SERVICE" if 0 < service.port < 1024 else ""
+    yield "User", service.user
+    yield "CapabilityBoundingSet", low_port
+    yield "AmbientCapabilities", low_port
+    yield "RemoveIPC", "yes"
+    if service.loopback and not service.commands:
+        yield "IPAddressDeny", "any"
+        yield "IPAddressAllow", "localhost"
+
+
+def _kernel(service: Service) -> Properties:
+    for name in ("Clock", "ControlGroups", "Hostname", "KernelLogs", "KernelModules", "KernelTunables"):
+        yield f"Protect{name}", "yes"
+    yield "PrivateDevices", "yes"
+    yield "ProtectProc", "invisible"
+    if not service.commands:
+        yield "ProcSubset", "pid"
+
+
+def _files(service: Service) -> Properties:
+    """A file system that is read-only but for the state; homes and shared temporary folders appear as far as needed."""
+    yield "ProtectSystem", "strict"
+    yield "ProtectHome", "read-only" if service.commands else "tmpfs"
+    yield "PrivateTmp", "no" if service.commands else "yes"
+    if not service.commands:
+        reads = _outermost({service.unit.config.parent, *service.reads})
+        yield from (("BindReadOnlyPaths", _quoted(place)) for place in reads if _within(place, _VEILED))
+    yield from _writable(service, service.state, "State", Path("/var/lib"))
+    if service.socket.parent != service.state:
+        yield from _writable(service, service.socket.parent, "Runtime", Path("/run"))
+    if service.signing_key is not None:
+        yield "InaccessiblePaths", _quoted(_hidden(service, service.signing_key), "-")
+
+
+def _hidden(service: Service, key: Path) -> Path:
+    """The key, or its whole folder if that is the instance's own folder for keys.
+
+    The operator's keys are the command line's: a broker that was taken over must not be able to sign.
+    """
+    needed = (service.unit.config, service.state, service.socket, *service.reads)
+    own = key.parent != service.unit.config.parent and _within(key.parent, (service.unit.config.parent,))
+    return key.parent if own and not any(_within(path, (key.parent,)) for path in needed) else key
+
+
+def _writable(service: Service, folder: Path, kind: str, base: Path) -> Properties:
+    hidden = not service.commands and _within(folder, _VEILED)
+    if hidden:
+        yield "BindPaths", _quoted(folder)
+    elif folder != base and _within(folder, (base,)) and _PLAIN.fullmatch(str(folder)):
+        yield f"{kind}Directory", str(folder.relative_to(base))
+        yield f"{kind}DirectoryMode", "0700"
+        if kind == "Runtime":
+            yield "RuntimeDirectoryPreserve", "yes"  # other instances have their sockets in the same folder
+    else:
+        yield "ReadWritePaths", _quoted(folder)
+
+
+def _within(path: Path, places: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(place) for place in places)
+
+
+def _outermost(folders: set[Path]) -> list[Path]:
+    return sorted(folder for folder in folders if not _within(folder, folders - {folder}))
+
+
+def _quoted(path: Path, prefix: str = "") -> str:
+    """One word for systemd's parser, whatever the path holds."""
+    escaped = f"{prefix}{path}".replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

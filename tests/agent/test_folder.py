@@ -1,0 +1,169 @@
+"""The identity folder: who may have touched it, what stands in its files, and what is said when it can't be used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.errors import Malformed
+from lever.agent import enrolment, identity
+from lever.agent.disk import Disk
+from lever.agent.enrolment import Outcome
+from lever.agent.failures import Damaged, DiskFailed, NoIdentity, NotReachable, Unsafe
+from lever.agent.folder import IdentityFolder, Purpose
+from tests.agent.setting import content, enrol, keys_asked_for, now
+from tests.fakes.fake_broker import FakeBroker, FakeCa
+
+
+def _link(path: Path) -> None:
+    moved = path.rename(path.parent.parent / "moved")
+    path.symlink_to(moved)
+
+
+UNSAFE: dict[str, tuple[str, Callable[[IdentityFolder], object]]] = {
+    "folder open to a group": ("has mode 750, expected 700", lambda f: f.path.chmod(0o750)),
+    "folder writable by all": ("has mode 707, expected 700", lambda f: f.path.chmod(0o707)),
+    "file readable by others": ("has mode 604, expected 600", lambda f: f.file.chmod(0o604)),
+    "file writable by a group": ("has mode 620, expected 600", lambda f: f.file.chmod(0o620)),
+    "file is a symbolic link": ("symbolic link", lambda f: _link(f.file)),
+    "file is a folder": ("regular file", lambda f: (f.file.unlink(), f.file.mkdir(mode=0o700))),
+    "file is a pipe": ("regular file", lambda f: (f.file.unlink(), os.mkfifo(f.file, 0o600))),
+}
+
+
+@pytest.mark.parametrize("case", UNSAFE)
+def test_what_others_could_have_touched_is_not_used(broker: FakeBroker, enrolled: IdentityFolder, case: str) -> None:
+    words, spoil = UNSAFE[case]
+    spoil(enrolled)
+    broker.calls.clear()
+    for act in (lambda: enrol(enrolled, broker), lambda: enrolment.renew(enrolled, now=now(), force=True)):
+        with pytest.raises(Unsafe, match=words) as failure:
+            act()
+        assert failure.value.hint
+    assert broker.calls == []
+
+
+def test_a_pending_key_that_others_can_read_is_not_sent(broker: FakeBroker, enrolled: IdentityFolder) -> None:
+    broker.drops["/renew"] = 1
+    with pytest.raises(NotReachable):
+        enrolment.renew(enrolled, now=now(), force=True)
+    (enrolled.path / Purpose.RENEW).chmod(0o644)
+    broker.calls.clear()
+    with pytest.raises(Unsafe):
+        enrolment.renew(enrolled, now=now(), force=True)
+    assert broker.calls == []
+
+
+def test_a_damaged_pending_key_is_not_replaced_in_silence(broker: FakeBroker, enrolled: IdentityFolder) -> None:
+    broker.drops["/renew"] = 1
+    with pytest.raises(NotReachable):
+        enrolment.renew(enrolled, now=now(), force=True)
+    waiting = enrolled.path / Purpose.RENEW
+    waiting.write_bytes(waiting.read_bytes()[:120])
+    with pytest.raises(Damaged, match="may have been sent"):
+        enrolment.renew(enrolled, now=now(), force=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.root
+def test_a_folder_of_another_owner_is_not_used(enrolled: IdentityFolder) -> None:
+    os.chown(enrolled.path, 12345, -1)
+    with pytest.raises(Unsafe, match="belongs to uid 12345"):
+        enrolled.read()
+
+
+def test_a_full_disk_loses_nothing(broker: FakeBroker, enrolled: IdentityFolder) -> None:
+    class Full(Disk):
+        def write(self, path: Path, content: bytes) -> None:
+            if path.name == "identity.pem.new":
+                raise OSError(28, "No space left on device", str(path))
+            super().write(path, content)
+
+    broker.calls.clear()
+    before = content(enrolled)
+    with pytest.raises(DiskFailed, match="No space left"):
+        enrolment.renew(replace(enrolled, disk=Full()), now=now(), force=True)
+    assert content(enrolled) == before
+    assert enrolment.renew(enrolled, now=now(), force=True).outcome is Outcome.RENEWED
+    assert len(keys_asked_for(broker)) == 1
+
+
+@pytest.mark.parametrize("where", ["identity", "identity/deeper"])
+def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path, where: str) -> None:
+    (tmp_path / "identity").write_text("")
+    folder = IdentityFolder(tmp_path / where)
+    for act in (folder.read, lambda: enrolment.renew(folder, now=now())):
+        with pytest.raises((Unsafe, DiskFailed), match=r"expected a folder|Not a directory"):
+            act()
+
+
+def test_no_identity_at_all_says_how_to_get_one(folder: IdentityFolder) -> None:
+    with pytest.raises(NoIdentity) as failure:
+        folder.read()
+    assert "lever agent enrol" in failure.value.hint
+
+
+def test_an_identity_file_says_what_it_is_made_of(enrolled: IdentityFolder) -> None:
+    raw = enrolled.file.read_bytes()
+    value = identity.parse(raw)
+    assert identity.encode(value) == raw
+    assert raw.startswith(b"lever-identity: 1\nbroker-url: https://127.0.0.1:")
+
+
+def _swap(raw: bytes, name: bytes, other: bytes) -> bytes:
+    """The first block of this kind replaced by the same block of another file."""
+    begin, end = b"-----BEGIN " + name + b"-----", b"-----END " + name + b"-----\n"
+    cut = lambda text: text[text.index(begin) : text.index(end) + len(end)]  # noqa: E731
+    return raw.replace(cut(raw), cut(other), 1)
+
+
+SPOILT: dict[str, tuple[str, Callable[[bytes, bytes], bytes]]] = {
+    "empty": ("not an identity file", lambda raw, other: b""),
+    "cut short": ("or only part", lambda raw, other: raw[:-30]),
+    "cut after the certificate": ("or only part", lambda raw, other: raw[: raw.index(b"-----BEGIN PRIVATE")]),
+    "something after it": ("not an identity file", lambda raw, other: raw + b"x"),
+    "something before it": ("not an identity file", lambda raw, other: b"\n" + raw),
+    "no TLS": ("not an identity file", lambda raw, other: raw.replace(b"https://", b"http://")),
+    "a user in the address": ("not an identity file", lambda raw, other: raw.replace(b"127.0.0.1", b"a@b")),
+    "a newer format": ("of format 2", lambda raw, other: raw.replace(b"identity: 1", b"identity: 2", 1)),
+    "another key": ("for another key", lambda raw, other: _swap(raw, b"PRIVATE KEY", other)),
+    "another certificate": ("for another key", lambda raw, other: _swap(raw, b"CERTIFICATE", other)),
+    "another CA": (
+        "instance's own CA",
+        lambda raw, other: raw[: raw.rindex(b"-----BEGIN CERT")] + FakeCa().pem.encode(),
+    ),
+    "no certificate inside": (
+        "no certificate",
+        lambda raw, other: _swap(
+            raw, b"CERTIFICATE", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+        ),
+    ),
+    "too large": ("more than", lambda raw, other: raw + b"-" * 70_000),
+}
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_a_spoilt_identity_file_is_refused_and_left_alone(
+    broker: FakeBroker, enrolled: IdentityFolder, tmp_path: Path, case: str
+) -> None:
+    words, spoil = SPOILT[case]
+    other = IdentityFolder(tmp_path / "other")
+    enrol(other, broker, "worker-b")
+    spoilt = spoil(content(enrolled) or b"", content(other) or b"")
+    enrolled.file.write_bytes(spoilt)
+    for act in (enrolled.read, lambda: enrol(enrolled, broker)):
+        with pytest.raises(Damaged, match=words) as failure:
+            act()
+        assert "mv " in failure.value.hint
+    assert content(enrolled) == spoilt
+
+
+@pytest.mark.parametrize("size", range(0, 4096, 97))
+def test_no_part_of_an_identity_file_passes_for_one(enrolled: IdentityFolder, size: int) -> None:
+    raw = content(enrolled) or b""
+    with pytest.raises(Malformed):
+        identity.parse(raw[: min(size, len(raw) - 1)])

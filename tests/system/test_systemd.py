@@ -1,0 +1,218 @@
+"""`lever broker start` and its siblings against a real systemd, booted for each test as PID 1 of a throw-away machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig import LEVER
+from tests.system.machine import Machine, booted, required
+
+pytestmark = pytest.mark.root
+
+UNIT = "lever-demo.service"
+FOLDER = "/srv/demo"
+EXPOSURE = {"without commands": 1.6, "with commands": 2.2}
+"""What `systemd-analyze security` may say at most: 0 is least exposed, 10 most, 9.6 a unit without any hardening."""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    required()
+    with booted(tmp_path) as made:
+        yield made
+
+
+class Instance:
+    """An instance in the machine, seen through its own `lever`."""
+
+    def __init__(
+        self, machine: Machine, folder: str = FOLDER, user: str = "", env: dict[str, str] | None = None
+    ) -> None:
+        self.machine, self.folder, self._user, self._env = machine, folder, user, env
+        self.lever("init", folder, "--name", "demo", "--make-keys")
+
+    def lever(self, *words: str, expect: int | None = 0) -> tuple[str, str]:
+        done = self.machine.run(LEVER, *words, expect=expect, user=self._user, env=self._env)
+        return done.stdout, done.stderr
+
+    def broker(self, verb: str, *words: str, expect: int | None = 0) -> tuple[str, str]:
+        return self.lever("broker", verb, *words, f"{self.folder}/lever.yaml", expect=expect)
+
+    def status(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.broker("status", "--json", expect=None)[0])
+        return told
+
+    def pid(self) -> int | None:
+        """The daemon's pid by its own word; None when it does not answer."""
+        health = self.status()["health"]
+        return int(health["pid"]) if health else None
+
+    def kill(self, signal: str, was: int) -> None:
+        """Signal the daemon, and wait until another one answers in its place."""
+        self.machine.run("kill", f"-{signal}", str(was))
+        self.machine.until(lambda: self.pid() not in (None, was), f"a new broker after SIG{signal}")
+
+    def add(self, *lines: str) -> None:
+        """More configuration."""
+        self.machine.run("sh", "-c", 'printf "%s\\n" "$@" >>"$0"', f"{self.folder}/lever.yaml", *lines)
+
+
+def test_it_starts_ready_comes_back_after_sigkill_and_stops(machine: Machine) -> None:
+    demo = Instance(machine)
+    demo.broker("start")
+    told = demo.status()
+    first = told["health"]["pid"]
+    assert told["unit"] == {
+        "name": UNIT, "scope": "system", "active": "active", "sub": "running",
+        "pid": first, "restarts": 0, "result": "success",
+    }  # fmt: skip
+    assert "serving" in machine.show(UNIT, "StatusText")
+    assert "runs already" in demo.broker("start")[1]
+    demo.kill("KILL", first)
+    assert demo.status()["unit"]["restarts"] == 1
+    assert "serving" in demo.broker("logs")[0]
+    assert all(json.loads(line) for line in demo.broker("logs", "--json")[0].splitlines())
+    second = demo.pid()
+    demo.broker("restart")
+    assert demo.pid() not in (None, first, second)
+    demo.broker("stop")
+    assert machine.show(UNIT, "ActiveState") == "inactive"
+    demo.broker("status", expect=4)
+    assert "did not run" in demo.broker("stop")[1]
+    assert "Deactivated successfully" in demo.broker("logs")[0], "SIGTERM is a clean end"
+
+
+def test_a_broker_that_hangs_is_ended_by_the_watchdog_and_started_again(machine: Machine) -> None:
+    demo = Instance(machine)
+    places = f"/etc/systemd/system/{UNIT}.d"
+    machine.run("mkdir", "-p", places)
+    machine.run("sh", "-c", f"printf '[Service]\\nWatchdogSec=2\\n' >{places}/soon.conf")
+    demo.broker("start")
+    assert machine.show(UNIT, "WatchdogUSec") == "2s", "a drop-in changes the transient unit"
+    first = demo.pid()
+    assert first
+    demo.kill("STOP", first)
+    assert "Watchdog timeout" in demo.broker("logs")[0]
+
+
+@pytest.mark.parametrize("owner", ["root", "op"])
+def test_the_broker_is_shut_in(machine: Machine, owner: str) -> None:
+    machine.run("useradd", "--create-home", "op")
+    demo = Instance(machine)
+    machine.run("chown", "-R", f"{owner}:", FOLDER)
+    demo.broker("start")
+    pid = str(demo.pid())
+    assert machine.run("ps", "-o", "user=", "-p", pid).stdout.strip() == owner, "it runs as the state folder's owner"
+    limits = dict(line.split(":\t") for line in machine.run("cat", f"/proc/{pid}/status").stdout.splitlines())
+    assert (limits["CapBnd"], limits["NoNewPrivs"], limits["Seccomp"]) == ("0" * 16, "1", "2")
+    inside = ("nsenter", "--target", pid, "--mount", "--")
+    for place in ("/etc/x", f"{FOLDER}/x", "/usr/x"):
+        assert "Read-only" in machine.run(*inside, "touch", place, expect=1).stderr
+    assert machine.run("ls", f"{FOLDER}/keys").stdout, "the operator's keys are there"
+    assert machine.run(*inside, "ls", f"{FOLDER}/keys").stdout == "", "and the broker can't see them"
+    assert machine.run(*inside, "ls", "/home").stdout == ""
+    assert exposure(machine) <= EXPOSURE["without commands"]
+
+
+def test_a_delivery_command_reaches_what_it_needs(machine: Machine) -> None:
+    """What tmux needs: a socket in the shared /tmp. What a program with a just-in-time compiler needs: such memory."""
+    script = (
+        "import mmap, socket, sys;"
+        "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC);"
+        "pane = socket.socket(socket.AF_UNIX); pane.connect('/tmp/pane'); pane.sendall(sys.argv[1].encode())"
+    )
+    demo = Instance(machine)
+    demo.add(
+        "agents:", "  worker-a:", f"    deliver: [{{command: {json.dumps([sys.executable, '-c', script, '{id}'])}}}]"
+    )
+    machine.run("systemd-run", "--unit=pane", "--socket-property=ListenStream=/tmp/pane", "sleep", "infinity")
+    demo.broker("start")
+    assert exposure(machine) <= EXPOSURE["with commands"]
+    config = f"{FOLDER}/lever.yaml"
+    demo.lever("agent", "invite", "worker-a", "--out", "/srv/bundle.json", config)
+    demo.lever("agent", "enrol", "--bundle", "/srv/bundle.json", "--identity", "/srv/worker-a")
+    sent, _ = demo.lever("directive", "send", "worker-a", "--instruction", "Hello.", "--json", "--yes", config)
+    assert json.loads(sent)["delivered"] is True
+
+
+def test_what_can_not_start_says_why_and_leaves_nothing(machine: Machine) -> None:
+    demo = Instance(machine)
+    machine.run("mv", f"{FOLDER}/state/journal", "/srv/journal")
+    _, told = demo.broker("start", expect=1)
+    assert "journal" in told
+    assert machine.show(UNIT, "LoadState") == "not-found"
+    machine.run("mv", "/srv/journal", f"{FOLDER}/state/journal")
+    demo.broker("start")
+
+
+def test_another_instance_of_the_same_name_is_left_alone(machine: Machine) -> None:
+    demo = Instance(machine)
+    demo.broker("start")
+    other = Instance(machine, "/srv/other")
+    for verb in ("start", "stop", "restart", "logs"):
+        _, told = other.broker(verb, expect=3)
+        assert f"{FOLDER}/lever.yaml" in told
+    assert demo.pid()
+
+
+def test_a_socket_below_run(machine: Machine) -> None:
+    demo = Instance(machine)
+    config = f"{FOLDER}/lever.yaml"
+    machine.run("sed", "-i", "s|^operator:|operator:\\n  socket: /run/lever/demo.sock|", config)
+    demo.broker("start")
+    assert machine.run("stat", "--format=%a %U", "/run/lever", "/run/lever/demo.sock").stdout == "700 root\n600 root\n"
+    assert demo.pid()
+
+
+def test_a_user_runs_it_under_his_own_service_manager(machine: Machine) -> None:
+    environment = as_user(machine, "op")
+    demo = Instance(machine, "/home/op/demo", "op", environment)
+    _, told = demo.broker("start")
+    assert "loginctl enable-linger op" in told
+    unit = demo.status()["unit"]
+    assert (unit["scope"], unit["active"]) == ("user", "active")
+    limits = machine.run("cat", f"/proc/{unit['pid']}/status").stdout
+    assert re.search(r"^NoNewPrivs:\t1$", limits, re.MULTILINE)
+    assert re.search(r"^Seccomp:\t2$", limits, re.MULTILINE)
+    demo.kill("KILL", unit["pid"])
+    demo.broker("stop")
+    demo.broker("status", expect=4)
+
+
+def test_a_user_without_a_service_manager_is_told_so(machine: Machine) -> None:
+    machine.run("useradd", "--create-home", "op")
+    machine.run("chmod", "a+x", "/root")
+    demo = Instance(machine, "/home/op/demo", "op", {"HOME": "/home/op"})
+    _, told = demo.broker("start", expect=1)
+    assert "no service manager runs for this user" in told
+
+
+def exposure(machine: Machine) -> float:
+    """The verdict of systemd-analyze on the running unit."""
+    verdict = machine.run("systemd-analyze", "security", "--no-pager", UNIT, expect=None).stdout
+    found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", verdict)
+    assert found, verdict
+    return float(found[1])
+
+
+def as_user(machine: Machine, name: str) -> dict[str, str]:
+    """Make a user with a service manager, without needing PAM or logind; the environment of a login."""
+    machine.run("useradd", "--create-home", name)
+    machine.run("chmod", "a+x", "/root")  # the interpreter may be below it
+    uid = machine.run("id", "--user", name).stdout.strip()
+    drop_in = "/etc/systemd/system/user@.service.d"
+    machine.run("mkdir", "-p", drop_in)
+    lines = r"[Service]\nPAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/%%i\n"
+    machine.run("sh", "-c", f"printf '{lines}' >{drop_in}/plain.conf")
+    lines = r"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=install -d -m 700 -o %%i /run/user/%%i\n"
+    machine.run("sh", "-c", f"printf '{lines}' >/etc/systemd/system/user-runtime-dir@.service")
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "start", f"user@{uid}.service")
+    return {"HOME": f"/home/{name}", "XDG_RUNTIME_DIR": f"/run/user/{uid}"}

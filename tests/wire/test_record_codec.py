@@ -1,0 +1,186 @@
+"""Records: every kind comes back as it went, in one form of bytes alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.wire import record_codec, records
+from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instant
+from broker.wire.records import Fact, PayloadRef, Record
+from tests.wire import samples
+from tests.wire.samples import FUZZ
+
+FACTS = typing.get_args(Fact)
+DIGESTS = st.binary(min_size=32, max_size=32).map(Digest)
+COUNTS = st.integers(0, 2**63 - 1)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+_BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
+    str: TEXTS,
+    int: COUNTS,
+    bytes: DIGESTS,
+    tuple[str, ...]: st.lists(TEXTS, max_size=3).map(tuple),
+}
+
+
+def _plain(annotation: Any) -> object:
+    while hasattr(annotation, "__supertype__"):
+        annotation = annotation.__supertype__
+    return annotation
+
+
+def facts(cls: type) -> st.SearchStrategy[Any]:
+    hints = typing.get_type_hints(cls)
+    return st.builds(cls, **{f.name: _BY_TYPE[_plain(hints[f.name])] for f in dataclasses.fields(cls)})
+
+
+REFS = st.builds(PayloadRef, DIGESTS, COUNTS, COUNTS, COUNTS)
+RECORDS = st.builds(
+    Record, COUNTS, COUNTS.map(Instant), DIGESTS, st.lists(REFS, max_size=2).map(tuple), st.one_of(*map(facts, FACTS))
+)
+REF = PayloadRef(Digest(bytes(range(32))), 1, 40, 500)
+SAMPLES = [
+    Record(1, Instant(5), Digest(bytes(32)), (), records.BrokerStopped()),
+    Record(2, Instant(6), Digest(bytes(32)), (), records.DirectivesExpired(("a", "b"))),
+    Record(
+        3,
+        Instant(7),
+        Digest(b"\xff" * 32),
+        (REF, REF),
+        records.DirectiveConsumed(DirectiveId("d-1"), Cn("worker-a"), Generation(3), Digest(bytes(32)), ""),
+    ),
+    Record(4, Instant(8), Digest(bytes(32)), (), records.DirectiveRevoked(DirectiveId("d-1"), Fingerprint("SHA256:x"))),
+]
+ENCODED = [record_codec.encode(record) for record in SAMPLES]
+
+
+@pytest.mark.parametrize("cls", FACTS, ids=lambda cls: cls.__name__)
+@FUZZ
+@given(data=st.data())
+def test_every_kind_comes_back(cls: type, data: Any) -> None:
+    record = dataclasses.replace(SAMPLES[0], fact=data.draw(facts(cls)))
+    assert record_codec.decode(record_codec.encode(record)) == record
+
+
+@FUZZ
+@given(RECORDS)
+def test_every_record_comes_back(record: Record) -> None:
+    assert record_codec.decode(record_codec.encode(record)) == record
+
+
+def test_kinds_are_named_in_the_past_tense_of_their_class() -> None:
+    kinds = [record_codec.kind_of(record.fact) for record in SAMPLES]
+    assert kinds == ["broker_stopped", "directives_expired", "directive_consumed", "directive_revoked"]
+    assert len({cls.__name__.lower() for cls in FACTS}) == len(FACTS)
+
+
+def test_layout() -> None:
+    assert cbor2.loads(ENCODED[2]) == [
+        1,
+        3,
+        7,
+        b"\xff" * 32,
+        "directive_consumed",
+        [[REF.digest, 1, 40, 500]] * 2,
+        {"id": "d-1", "cn": "worker-a", "generation": 3, "key_digest": bytes(32), "attempt": ""},
+    ]
+
+
+def array(**changed: Any) -> bytes:
+    """The third sample with one of its seven places changed."""
+    places = dict(zip(("format", "seq", "at", "prev", "kind", "refs", "body"), cbor2.loads(ENCODED[2]), strict=True))
+    return cbor2.dumps(list((places | changed).values()), canonical=True)
+
+
+def body(**changed: Any) -> bytes:
+    """The third sample with one field of its fact changed."""
+    return array(body=cbor2.loads(ENCODED[2])[6] | changed)
+
+
+@pytest.mark.promise("P27")
+@pytest.mark.parametrize(
+    ("raw", "where"),
+    [
+        (b"", "record"),
+        (ENCODED[2] + b"\x00", "record"),
+        (ENCODED[2] + ENCODED[2], "record"),
+        (ENCODED[2][:-1], "record"),
+        (cbor2.dumps({}), "record"),
+        (cbor2.dumps([1, 2, 3]), "record"),
+        (array(format=2), "record.format"),
+        (array(format=True), "record.format"),
+        (array(format=1.0), "record.format"),
+        (array(seq=-1), "record"),
+        (array(seq=True), "record"),
+        (array(seq=3.0), "record"),
+        (array(seq=2**63), "record"),
+        (array(seq=2**80), "record"),
+        (array(at="7"), "record"),
+        (array(prev=bytes(31)), "record"),
+        (array(prev="x" * 32), "record"),
+        (array(prev=None), "record"),
+        (array(kind="directive_stolen"), "record.kind"),
+        (array(kind=b"directive_consumed"), "record.kind"),
+        (array(kind=7), "record.kind"),
+        (array(kind=[]), "record.kind"),
+        (array(refs={}), "record.payloads"),
+        (array(refs=[REF.digest]), "record.payloads"),
+        (array(refs=[[REF.digest, 1, 2]]), "record.payloads"),
+        (array(refs=[[bytes(31), 1, 2, 3]]), "record.payloads"),
+        (array(refs=[[REF.digest, -1, 2, 3]]), "record.payloads"),
+        (array(refs=[[REF.digest, 1, True, 3]]), "record.payloads"),
+        (array(body=[]), "record.body"),
+        (array(body={}), "record.body"),
+        (body(more=1), "record.body"),
+        (body(id=1), "record.body.id"),
+        (body(id=None), "record.body.id"),
+        (body(id=b"d-1"), "record.body.id"),
+        (body(generation=3.0), "record.body.generation"),
+        (body(generation=True), "record.body.generation"),
+        (body(generation="3"), "record.body.generation"),
+        (body(generation=float("nan")), "record.body.generation"),
+        (body(key_digest="x"), "record.body.key_digest"),
+        # The same values in other bytes: a longer integer, no definite length, a tag, keys in another order.
+        (ENCODED[2].replace(b"\x87\x01\x03", b"\x87\x01\x18\x03", 1), "record"),
+        (b"\x9f" + ENCODED[2][1:] + b"\xff", "record"),
+        (b"\xd9\xd9\xf7" + ENCODED[2], "record"),
+        (cbor2.dumps([*cbor2.loads(ENCODED[2])[:6], dict(reversed(cbor2.loads(ENCODED[2])[6].items()))]), "record"),
+        (ENCODED[0][:-1] + b"\xa2\x61a\x01\x61a\x01", "record"),
+        (b"\x81" * 200 + b"\x00", "record"),
+        (b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff", "record"),
+        (b"\xd8\x1c\x87\x01" + b"\xd8\x1d\x00" * 6, "record"),
+    ],
+    ids=range(47),
+)
+def test_refuses(raw: bytes, where: str) -> None:
+    assert samples.refusal(record_codec.decode, raw).where == where
+
+
+def test_the_samples_that_the_refusals_start_from_are_read() -> None:
+    assert record_codec.decode(array()) == SAMPLES[2]
+    assert record_codec.decode(body()) == SAMPLES[2]
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_digest_has_32_bytes_in_a_fact_too(size: int) -> None:
+    assert samples.refusal(record_codec.decode, body(key_digest=bytes(size))).where == "record.body.key_digest"
+
+
+def test_a_record_has_a_greatest_size() -> None:
+    wide = records.DirectivesExpired(("x" * record_codec.MAX_RECORD_BYTES,))
+    raw = record_codec.encode(dataclasses.replace(SAMPLES[0], fact=wide))
+    assert samples.refusal(record_codec.decode, raw).where == "record"
+
+
+@FUZZ
+@given(samples.hostile(ENCODED))
+def test_malformed_or_the_one_record_with_these_bytes(raw: bytes) -> None:
+    record = samples.malformed_or(record_codec.decode, raw)
+    if isinstance(record, Record):
+        assert record_codec.encode(record) == raw
