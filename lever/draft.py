@@ -91,7 +91,7 @@ def selftest(instance: Instance, now: Instant) -> bytes:
 
 
 def review(raw: bytes, key: Path | None) -> None:
-    """Show what these bytes say, and then the bytes themselves. key: what they are going to be signed with, if they are."""
+    """Show what these bytes say, and then the bytes themselves. key: what they are going to be signed with, if any."""
     value = statement.read(raw)
     show.say(f"For instance {value.instance}:" if key is None else f"To be signed for instance {value.instance}:")
     show.facts(
@@ -128,8 +128,8 @@ def _review_action(action: Action) -> None:
 def consent(yes: bool) -> None:
     """Ask whether to sign what was shown, when there is somebody to ask. Raises CliError on a no.
 
-    The question guards against a slip of a person: the wrong agent, the wrong file. It is no boundary against a program,
-    which could say --yes as well; what a program may sign is decided by who holds the key, its passphrase or its touch.
+    The question guards against a person's slip: the wrong agent, the wrong text. It is no boundary against a program,
+    which could say --yes as well: what a program may sign is decided by who holds the key, its passphrase, its touch.
     So without a terminal the command goes on, and the review stands in its log. A person who can't have seen the
     review, since standard error leads elsewhere, is not asked but refused.
     """
@@ -145,10 +145,9 @@ def consent(yes: bool) -> None:
         raise CliError("not signed, nothing sent", exit=Exit.SIGNING_FAILED)
 
 
-def target_of(cn: Cn, generation: Generation) -> Target:
-    """The agent that is meant. Raises CliError for the reserved name."""
+def must_be_an_agent(cn: Cn) -> None:
+    """Raises CliError for the one name that no agent has."""
     if cn == names.SELFTEST:
         raise CliError(
             "the name selftest is reserved: no agent has it", hint="lever directive selftest", exit=Exit.REFUSED
         )
-    return Target(cn, generation)

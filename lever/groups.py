@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
@@ -19,7 +22,7 @@ DEBUG = "LEVER_DEBUG"
 
 def examples(*lines: str) -> str:
     """The end of a command's help: what one would type."""
-    return "\\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 class Story(click.Group):
@@ -51,8 +54,50 @@ class Story(click.Group):
             later(self)
 
 
-class Lever(Story):
-    """The root: runs a command and tells how it ended. No expected failure shows a traceback."""
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A command of the root that is imported when it is wanted. help: its short help, the first sentence of its own."""
+
+    module: str
+    help: str
+
+
+class Lever(click.Group):
+    """The root: runs a command and tells how it ended. No expected failure shows a traceback.
+
+    nouns: its commands by name, in the order of the help. Importing them all would take three times as long as
+    printing the help.
+    """
+
+    def __init__(self, *args: Any, nouns: Mapping[str, Noun], **kwargs: Any) -> None:
+        super().__init__(*args, context_settings=HELP_OPTIONS, **kwargs)
+        self._nouns = nouns
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, in the order of the help."""
+        return list(self._nouns)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name not in self._nouns:
+            return None
+        found = getattr(import_module(self._nouns[cmd_name].module), cmd_name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The help's list of commands, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, noun.help) for name, noun in self._nouns.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, but that an unknown word is told with the known ones it resembles."""
+        if args[0] not in self._nouns and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(args[0], self._nouns, n=1)
+            raise click.UsageError(f"no such command: {args[0]}" + (f" (did you mean {near[0]}?)" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
 
     def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **kwargs: Any) -> Any:  # type: ignore[override]
         """Run, and exit with a code of lever/exits.py."""

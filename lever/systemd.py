@@ -16,12 +16,16 @@ from lever.unit import Scope, Unit
 _BOOTED = Path("/run/systemd/system")
 _LINGERING = Path("/var/lib/systemd/linger")
 _LIMIT_S = 600.0  # above every timeout of the unit: systemd gives up first
-_ASKED = ("LoadState", "ActiveState", "SubState", "MainPID", "NRestarts", "Result", "Description")
+_ASKED = ("LoadState", "ActiveState", "SubState", "MainPID", "NRestarts", "Result", "Transient", "Description")
 
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """A unit as its service manager sees it. active: as in `systemctl is-active`; result: how it last ended."""
+    """A unit as its service manager sees it.
+
+    active: as in `systemctl is-active`; result: how it last ended; installed: it has a file, and so is known when it
+    does not run.
+    """
 
     scope: Scope
     active: str
@@ -29,6 +33,7 @@ class UnitState:
     pid: int
     restarts: int
     result: str
+    installed: bool
 
     @property
     def up(self) -> bool:
@@ -70,12 +75,13 @@ class Systemd:
                 exit=Exit.REFUSED,
             )
         return UnitState(
-            self.scope,
-            told["ActiveState"],
-            told["SubState"],
-            int(told["MainPID"]),
-            int(told["NRestarts"]),
-            told["Result"],
+            scope=self.scope,
+            active=told["ActiveState"],
+            sub=told["SubState"],
+            pid=int(told["MainPID"]),
+            restarts=int(told["NRestarts"]),
+            result=told["Result"],
+            installed=told["Transient"] == "no",
         )
 
     def start(self, unit: Unit, argv: Sequence[str]) -> None:

@@ -71,8 +71,10 @@ class Service:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def start_command(service: Service, scope: Scope) -> list[str]:
-    """The argv that starts the unit and returns once it is ready."""
+def start_command(service: Service, scope: Scope, *, installed: bool = False) -> list[str]:
+    """The argv that starts the unit and returns once it is ready. installed: the unit has a file of its own."""
+    if installed:
+        return ["systemctl", f"--{scope}", "start", "--", service.unit.name]
     argv = ["systemd-run", f"--{scope}", "--quiet", "--no-ask-password", "--service-type=notify"]
     argv += [f"--unit={service.unit.name}", f"--description={service.unit.description}"]
     argv += [f"--setenv={name}={value}" for name, value in sorted(service.environment.items())]
@@ -114,8 +116,11 @@ def _life(service: Service) -> Properties:
 
 def _calls(service: Service) -> Properties:
     """What the process and its children may ask the kernel for. All of it is inherited, by delivery commands too."""
-    for name in ("NoNewPrivileges", "LockPersonality", "RestrictRealtime", "RestrictSUIDSGID", "RestrictNamespaces"):
+    for name in ("NoNewPrivileges", "LockPersonality", "RestrictRealtime", "RestrictSUIDSGID"):
         yield name, "yes"
+    # Not `yes`: systemd 252 writes that down as an empty value, and after a daemon-reload reads it as `no`. To make a
+    # namespace of kind uts takes a capability that the unit lacks, and can't get without one of kind user.
+    yield "RestrictNamespaces", "uts"
     yield "RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6"
     yield "SystemCallArchitectures", "native"
     yield "SystemCallErrorNumber", "EPERM"
@@ -147,17 +152,30 @@ def _kernel(service: Service) -> Properties:
 
 def _files(service: Service) -> Properties:
     """A file system that is read-only but for the state; homes and shared temporary folders appear as far as needed."""
+    reads = _outermost({service.unit.config.parent, *service.reads})
+    veil = not service.commands and all(map(_plain, filter(_veiled, (*reads, service.state, service.socket))))
     yield "ProtectSystem", "strict"
-    yield "ProtectHome", "read-only" if service.commands else "tmpfs"
-    yield "PrivateTmp", "no" if service.commands else "yes"
-    if not service.commands:
-        reads = _outermost({service.unit.config.parent, *service.reads})
-        yield from (("BindReadOnlyPaths", _quoted(place)) for place in reads if _within(place, _VEILED))
-    yield from _writable(service, service.state, "State", Path("/var/lib"))
+    yield "ProtectHome", "tmpfs" if veil else "read-only"
+    yield "PrivateTmp", "yes" if veil else "no"
+    if veil:
+        yield from (("BindReadOnlyPaths", _quoted(place)) for place in reads if _veiled(place))
+    yield from _writable(service.state, "State", Path("/var/lib"), veil)
     if service.socket.parent != service.state:
-        yield from _writable(service, service.socket.parent, "Runtime", Path("/run"))
+        yield from _writable(service.socket.parent, "Runtime", Path("/run"), veil)
     if service.signing_key is not None:
         yield "InaccessiblePaths", _quoted(_hidden(service, service.signing_key), "-")
+
+
+def _writable(folder: Path, kind: str, base: Path, veil: bool) -> Properties:
+    if veil and _veiled(folder):
+        yield "BindPaths", _quoted(folder)
+    elif folder != base and folder.is_relative_to(base) and not _veiled(folder) and _plain(folder):
+        yield f"{kind}Directory", str(folder.relative_to(base))
+        yield f"{kind}DirectoryMode", "0700"
+        if kind == "Runtime":
+            yield "RuntimeDirectoryPreserve", "yes"  # other instances have their sockets in the same folder
+    else:
+        yield "ReadWritePaths", _quoted(folder)
 
 
 def _hidden(service: Service, key: Path) -> Path:
@@ -181,6 +199,15 @@ def _writable(service: Service, folder: Path, kind: str, base: Path) -> Properti
             yield "RuntimeDirectoryPreserve", "yes"  # other instances have their sockets in the same folder
     else:
         yield "ReadWritePaths", _quoted(folder)
+
+
+def _veiled(path: Path) -> bool:
+    return _within(path, _VEILED)
+
+
+def _plain(path: Path) -> bool:
+    """Does the path survive the way into systemd's own unit file and back, for the properties that it does not quote?"""
+    return _PLAIN.fullmatch(str(path)) is not None
 
 
 def _within(path: Path, places: Iterable[Path]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import signal
 import socket
@@ -83,6 +82,7 @@ class Rig:
     limits: str = "limits: {consume_per_minute: 100000, enrol_per_minute: 100000, renew_per_hour: 100000}"
     daemon: subprocess.Popen[bytes] | None = None
     log: list[str] = field(default_factory=list)
+    agents: list[Agent] = field(default_factory=list)
 
     @classmethod
     def create(cls, folder: Path, *, name: str = "demo", limits: str | None = None) -> Rig:
@@ -179,6 +179,8 @@ class Rig:
         return self.kill(signal.SIGTERM)
 
     def close(self) -> None:
+        for agent in self.agents:
+            agent.close()
         if self.daemon and self.daemon.poll() is None:
             self.kill()
 
@@ -275,6 +277,7 @@ class Agent:
 
     def __init__(self, rig: Rig, cn: str) -> None:
         self.rig, self.cn = rig, cn
+        rig.agents.append(self)
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.certificate = ""
         self._client: httpx2.Client | None = None
@@ -333,9 +336,12 @@ class Agent:
     def check(self, id: str) -> httpx2.Response:
         return self.post("/directive/check", {"id": id})
 
-    def inbox(self, query: str = "") -> list[str]:
+    def get(self, route: str) -> httpx2.Response:
         self._client = self._client or self.client()
-        return [pointer["id"] for pointer in self._client.get(f"/inbox{query}").json()["pointers"]]
+        return self._client.get(route)
+
+    def inbox(self, query: str = "") -> list[str]:
+        return [pointer["id"] for pointer in self.get(f"/inbox{query}").json()["pointers"]]
 
 
 def is_miss(response: httpx2.Response) -> bool:
@@ -351,7 +357,3 @@ ACTIONS: list[Action] = [
     BoundAction("approval", "files", "read_file", {"path": "a.txt"}),
     Instruction("Finish the report first."),
 ]
-
-
-def json_of(text: str) -> Any:
-    return json.loads(text)

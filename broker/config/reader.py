@@ -97,7 +97,7 @@ def read(raw: bytes) -> Document:
 
 def _text(raw: bytes) -> str:
     if len(raw) > MAX_BYTES:
-        raise _Stop(Problem(None, f"expected at most {MAX_BYTES} bytes, found {len(raw)}"))
+        raise _Stop(Problem(None, f"expected at most {MAX_BYTES} bytes, found {len(raw)} or more"))
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -32,6 +32,7 @@ class Limits:
     """
 
     handshake_s: float = 5.0
+    first_s: float = 5.0
     header_s: float = 5.0
     body_s: float = 10.0
     idle_s: float = 75.0
@@ -46,7 +47,7 @@ class Limits:
 
     def sweep_s(self) -> float:
         """How often the door looks for connections that are overdue: within a second, sooner for shorter limits."""
-        shortest = min(self.header_s, self.body_s, self.idle_s, self.write_s, self.close_s)
+        shortest = min(self.first_s, self.header_s, self.body_s, self.idle_s, self.write_s, self.close_s)
         return min(1.0, shortest / 4)
 
 
@@ -55,7 +56,7 @@ def allowed_s(limits: Limits) -> Mapping[Waiting, float]:
     """How long each kind of waiting may last; one mapping for all connections of a door."""
     return {
         Waiting.NOTHING: math.inf,
-        Waiting.FIRST: limits.header_s,
+        Waiting.FIRST: limits.first_s,
         Waiting.IDLE: limits.idle_s,
         Waiting.HEAD: limits.header_s,
         Waiting.BODY: limits.body_s,

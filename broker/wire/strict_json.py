@@ -34,7 +34,7 @@ def shown(name: str) -> str:
 def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
     members = dict(pairs)
     # Keys that differ only in case are one key to some readers (Go's encoding/json), so they count as duplicates.
-    if len(members) < len(pairs) or (len(pairs) > 1 and len(set(map(str.casefold, members))) < len(pairs)):
+    if len(pairs) > 1 and len(set(map(str.casefold, members))) < len(pairs):
         _refuse_pairs(pairs)
     return members
 

@@ -22,7 +22,6 @@ from lever.agent.failures import Barred, Missed, NotReachable, RateLimited, Unve
 
 CONNECT_S = 4.0
 READ_S = 8.0
-MAX_WAIT_S = 30
 _INVITE = "ask the operator for a new invite: lever agent invite NAME"
 _T = TypeVar("_T")
 

@@ -16,11 +16,12 @@ import click
 
 from broker.errors import Malformed
 from broker.wire import bundle as wire_bundle
-from broker.wire import names, pointer, times
+from broker.wire import pointer, times
 from broker.wire.names import DirectiveId, Instant
 from lever import show
 from lever.exits import CliError, Exit
-from lever.groups import HELP_OPTIONS, examples
+from lever.groups import examples
+from lever.params import ID, INSTANT, PATH, as_json
 
 if TYPE_CHECKING:
     from lever.agent.answers import Consumed
@@ -40,7 +41,7 @@ def _identity(function: _F) -> _F:
     return click.option(
         "--identity",
         "path",
-        type=click.Path(path_type=Path),
+        type=PATH,
         envvar="LEVER_IDENTITY",
         default=lambda: Path.home() / ".lever" / "identity",
         show_default="~/.lever/identity",
@@ -50,26 +51,8 @@ def _identity(function: _F) -> _F:
     )(function)
 
 
-def _json(function: _F) -> _F:
-    return click.option("--json", "as_json", is_flag=True, help="Print data as JSON on standard output.")(function)
-
-
-def _id(context: click.Context, parameter: click.Parameter, value: str) -> DirectiveId:
-    try:
-        return names.directive_id(value)
-    except Malformed as error:
-        raise click.BadParameter(f"{error.why}, found {show.safe(value)}") from error
-
-
 def _attempt(context: click.Context, parameter: click.Parameter, value: str | None) -> str:
-    return secrets.token_hex(16) if value is None else _id(context, parameter, value)
-
-
-def _time(context: click.Context, parameter: click.Parameter, value: str | None) -> Instant | None:
-    try:
-        return None if value is None else times.parse(value, "time")
-    except Malformed as error:
-        raise click.BadParameter(f"{error.why}, found {show.safe(value or '')}") from error
+    return secrets.token_hex(16) if value is None else value
 
 
 def _now() -> Instant:
@@ -77,7 +60,6 @@ def _now() -> Instant:
 
 
 @click.command(
-    context_settings=HELP_OPTIONS,
     epilog=examples(
         "lever agent enrol --bundle bootstrap.json",
         "lever agent invite worker-a --json | ssh box lever agent enrol --bundle -",
@@ -91,12 +73,13 @@ def _now() -> Instant:
     help="The operator's bundle; - reads it from stdin.",
 )
 @_identity
-@_json
+@as_json
 def enrol(bundle: BinaryIO, path: Path, as_json: bool) -> None:
-    """Become the agent that the operator invited: make a key here and have it certified.
+    """Become the agent that the operator invited.
 
-    Should the answer be lost, run the same command again within a minute: it uses the same key. An identity that the
-    folder holds already is replaced only once the new one is complete.
+    A key is made here and never leaves this machine; the broker certifies it. Should the answer be lost, run the same
+    command again within a minute: it uses the same key. An identity that the folder holds already is replaced only
+    once the new one is complete.
     """
     from lever.agent import enrolment
     from lever.agent.folder import IdentityFolder
@@ -113,11 +96,11 @@ def enrol(bundle: BinaryIO, path: Path, as_json: bool) -> None:
     _tell(done, path, as_json)
 
 
-@click.command(context_settings=HELP_OPTIONS, epilog=examples("lever agent renew", "lever agent renew --loop"))
+@click.command(epilog=examples("lever agent renew", "lever agent renew --loop"))
 @_identity
 @click.option("--force", is_flag=True, help="Renew now, also before half of the certificate's life is over.")
 @click.option("--loop", is_flag=True, help="Go on for ever: renew at half-life, try again within minutes.")
-@_json
+@as_json
 def renew(path: Path, force: bool, loop: bool, as_json: bool) -> None:
     """Renew the certificate, once half of its life is over.
 
@@ -142,21 +125,21 @@ def renew(path: Path, force: bool, loop: bool, as_json: bool) -> None:
 
 
 @click.command(
-    context_settings=HELP_OPTIONS,
     epilog=examples(
         "lever agent consume 0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55",
         "lever agent consume 0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55 --json",
     ),
 )
-@click.argument("id", callback=_id)
+@click.argument("id", type=ID)
 @_identity
 @click.option(
     "--attempt",
+    type=ID,
     callback=_attempt,
     metavar="KEY",
     help="The key of an earlier try whose answer was lost; without it each run makes its own.",
 )
-@_json
+@as_json
 def consume(id: DirectiveId, path: Path, attempt: str, as_json: bool) -> None:
     """Fetch what the operator signed, once.
 
@@ -172,12 +155,15 @@ def consume(id: DirectiveId, path: Path, attempt: str, as_json: bool) -> None:
     show.data(answer.members) if as_json else _show_consumed(answer)
 
 
-@click.command(context_settings=HELP_OPTIONS, epilog=examples("lever agent check 0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55"))
-@click.argument("id", callback=_id)
+@click.command(epilog=examples("lever agent check 0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55"))
+@click.argument("id", type=ID)
 @_identity
-@_json
+@as_json
 def check(id: DirectiveId, path: Path, as_json: bool) -> None:
-    """Ask for the state of a directive of this agent's own, without consuming it."""
+    """Ask for the state of a directive.
+
+    Only of one that is this agent's own, and without consuming it; anything else is the miss: `not found`, exit 3.
+    """
     from lever.agent.folder import IdentityFolder
     from lever.agent.session import connected
 
@@ -187,7 +173,6 @@ def check(id: DirectiveId, path: Path, as_json: bool) -> None:
 
 
 @click.command(
-    context_settings=HELP_OPTIONS,
     epilog=examples("lever agent inbox", "lever agent inbox --wait 30 --after 2026-01-31T09:00:00Z --json"),
 )
 @_identity
@@ -198,10 +183,13 @@ def check(id: DirectiveId, path: Path, as_json: bool) -> None:
     metavar="S",
     help="Wait up to S seconds (30 at most) for a pointer.",
 )
-@click.option("--after", callback=_time, metavar="TIME", help="Only pointers newer than this `notified_at`.")
-@_json
+@click.option("--after", type=INSTANT, metavar="TIME", help="Only pointers newer than this `notified_at`.")
+@as_json
 def inbox(path: Path, wait: int, after: Instant | None, as_json: bool) -> None:
-    """List the directives that wait for this agent: pointers, nothing of their content."""
+    """List the directives that wait for this agent.
+
+    Pointers only, nothing of what the directives say.
+    """
     from lever.agent.folder import IdentityFolder
     from lever.agent.session import connected
 

@@ -20,7 +20,7 @@ from lever.service import program, service_of, unit_of
 from lever.supervised import supervised
 from lever.systemd import Systemd, UnitState
 from lever.unit import Scope, Service, Unit, start_command
-from lever.where import Place
+from lever.where import Place, load
 
 
 @click.group(cls=Story, context_settings=HELP_OPTIONS)
@@ -50,6 +50,7 @@ def serve(place: Place) -> int:
     """
     from broker.daemon import serve as run
 
+    load(place.config_path)  # here, because its errors are told line by line
     return run(place.config_path)
 
 
@@ -84,10 +85,10 @@ def status(place: Place, scope: Scope | None, as_json: bool) -> None:
 @click.option("--print", "only_print", is_flag=True, help="Show the command that would start it, and run nothing.")
 @as_json
 def start(place: Place, scope: Scope | None, only_print: bool, as_json: bool) -> None:
-    """Run the broker as a hardened systemd unit, and return once both doors answer.
+    """Run the broker as a hardened systemd unit.
 
-    The unit is transient: it restarts when the broker fails, and is gone after a reboot or `lever broker stop`.
-    In system scope it runs as the owner of the state folder.
+    Returns once both doors answer. The unit is transient: it restarts when the broker fails or hangs, and is gone after
+    a reboot or `lever broker stop`. In system scope it runs as the owner of the state folder.
     """
     service = service_of(place.config, place.config_path)
     manager = Systemd(scope or _own_scope())
@@ -98,7 +99,7 @@ def start(place: Place, scope: Scope | None, only_print: bool, as_json: bool) ->
     state = manager.state(service.unit)
     if state and state.up:
         return _say("runs already", service.unit, state, as_json)
-    _start(manager, service)
+    _start(manager, service, state)
     _say("runs", service.unit, manager.state(service.unit), as_json)
 
 
@@ -110,9 +111,9 @@ def stop(place: Place, scope: Scope | None, as_json: bool) -> None:
     """Stop the unit: the broker finishes what it accepted."""
     unit = unit_of(place.config, place.config_path)
     manager, state = _found(unit, scope)
-    if state:
+    if ran := state is not None and state.active != "inactive":
         manager.stop(unit)
-    _say("is stopped" if state else "did not run", unit, None, as_json)
+    _say("is stopped" if ran else "did not run", unit, None, as_json)
 
 
 @broker.command(epilog=examples("lever broker restart"))
@@ -120,12 +121,12 @@ def stop(place: Place, scope: Scope | None, as_json: bool) -> None:
 @_scoped
 @as_json
 def restart(place: Place, scope: Scope | None, as_json: bool) -> None:
-    """Stop the unit and start it again, as the configuration now says."""
+    """Stop the unit and start it anew, as the configuration now says."""
     service = service_of(place.config, place.config_path)
     manager, state = _found(service.unit, scope)
     if state:
         manager.stop(service.unit)
-    _start(manager, service)
+    _start(manager, service, state)
     _say("runs anew" if state else "runs", service.unit, manager.state(service.unit), as_json)
 
 
@@ -172,8 +173,9 @@ def _found(unit: Unit, scope: Scope | None) -> tuple[Systemd, UnitState | None]:
     return manager, state
 
 
-def _start(manager: Systemd, service: Service) -> None:
-    manager.start(service.unit, start_command(service, manager.scope))
+def _start(manager: Systemd, service: Service, known: UnitState | None) -> None:
+    installed = known is not None and known.installed
+    manager.start(service.unit, start_command(service, manager.scope, installed=installed))
     if user := manager.ends_with_the_session():
         show.warn(f"the broker ends when {user} logs out; to keep it running: loginctl enable-linger {user}")
 

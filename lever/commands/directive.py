@@ -11,6 +11,7 @@ import click
 from broker.errors import Malformed
 from broker.wire import bodies, names, statement
 from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, DirectiveId, Generation, Instant
+from broker.wire.statement import Target
 from lever import directives, draft, show, signer
 from lever.draft import Window
 from lever.exits import CliError, Exit
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from lever.line import Line
 
 _STATES = ("scheduled", *("active", "consumed", "revoked", "invalidated", "expired"))
-_TOOL_CALL = """'{"kind":"tool_call","tool":"files","op":"read_file","args":{"path":"a.txt"}}'"""
+_TOOL_CALL = """'{"kind":"tool_call","tool":"files","op":"read_file","args":{}}'"""
 
 
 @click.group(cls=Story)
 def directive() -> None:
-    """Sign directives for agents, send them, and see what became of them.
+    """Sign directives, send them, see what came of them.
 
-    A directive is a statement that you sign with your SSH key. The broker checks the exact bytes, tells the agent an id
-    and nothing more, and hands the action out once, to that agent alone.
+    A directive is a statement that you sign with your SSH key. The broker checks the exact bytes, tells the agent
+    an id and nothing more, and hands the action out once, to that agent alone.
     """
 
 
@@ -58,13 +59,13 @@ def _composed(function: Any) -> Any:
     epilog=examples(
         'lever directive send worker-a --instruction "Finish the report first."',
         f"lever directive send worker-a --wait --action \\\n    {_TOOL_CALL}",
-        'lever directive send worker-a --instruction "Stop at six." --not-before 2026-01-31T17:00:00Z',
+        'lever directive send worker-a --instruction "Stop." --not-before 2026-01-31T17:00:00Z',
     )
 )
 @_composed
-@with_key
 @click.option("--wait", is_flag=True, help="Go on until it is consumed or has ended, and say so (one more signature).")
 @click.option("--yes", is_flag=True, help="Sign without asking.")
+@with_key
 @as_json
 def send(
     place: Place,
@@ -79,16 +80,17 @@ def send(
 ) -> None:
     """Sign a directive for an agent and send it.
 
-    The exact bytes are shown on standard error before they are signed. On a terminal you are asked first; without one,
-    or with --yes, the command goes on. With --wait the exit status is 0 once the agent consumed it, and 3 if it ended
-    otherwise.
+    The exact bytes are shown on standard error before they are signed. On a terminal you are asked first; without
+    one, or with --yes, the command goes on. With --wait the exit status is 0 once the agent consumed it, and 3 if
+    it ended otherwise.
     """
     from lever.line import Line
 
+    draft.must_be_an_agent(agent)
     what, key = draft.action_of(instruction, action), place.key
     with Line(place.socket) as line:
         line.meet(place.instance)
-        target = draft.target_of(agent, _generation(line, agent))
+        target = Target(agent, _generation(line, agent))
         raw = draft.drafted(place.instance, target, what, Window(not_before, expires_s or place.expiry_s), draft.now())
         answer = line.post("/directive/send", _signed(raw, key, yes))
     _sent(answer, as_json)
@@ -97,11 +99,11 @@ def send(
 
 
 @directive.command("list", epilog=examples("lever directive list", "lever directive list --state active --json"))
-@with_key
 @click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
+@with_key
 @as_json
 def list_(place: Place, state: str | None, as_json: bool) -> None:
-    """List directives: their state, whether the agent was told, and what they say.
+    """List directives: state, whether the agent was told.
 
     One that was told and stays active was noticed by nobody yet, or the agent chose not to act on it.
     """
@@ -156,9 +158,10 @@ def revoke(place: Place, id: DirectiveId, as_json: bool) -> None:
 @with_keys
 @as_json
 def selftest(place: Place, keys: tuple[Path, ...], as_json: bool) -> None:
-    """Does a signature of yours go the whole way? Test each key before you need it.
+    """Test whether your signatures go the whole way.
 
-    Signs a statement that no agent can get and has the broker judge it, for each --key. Exit 6 if one is not accepted.
+    Do it for each key, before you need it. Signs a statement that no agent can get and has the broker judge it, for
+    each --key. Exit 6 if one is not accepted.
     """
     from lever.line import Line
 
@@ -179,17 +182,19 @@ def selftest(place: Place, keys: tuple[Path, ...], as_json: bool) -> None:
 
 @directive.command(
     epilog=examples(
-        'lever directive sign worker-a --generation 3 --instruction "Stop." \\\n    --instance demo --key ~/.ssh/id_ed25519 --out stop.json',
+        'lever directive sign worker-a --generation 3 --instruction "Stop." \\\n'
+        "    --instance demo --key ~/.ssh/id_ed25519 --out stop.json",
         "lever directive submit stop.json",
     )
 )
 @_composed
-@with_key
 @click.option("--generation", type=GENERATION, metavar="N", help="The agent's generation; else the broker is asked.")
 @click.option(
     "--out", type=PATH, metavar="FILE", help="Where to write it, 0600, never over another file. Else standard output."
 )
 @click.option("--yes", is_flag=True, help="Sign without asking.")
+@with_key
+@as_json
 def sign(
     place: Place,
     agent: Cn,
@@ -200,18 +205,23 @@ def sign(
     generation: Generation | None,
     out: Path | None,
     yes: bool,
+    as_json: bool,
 ) -> None:
-    """Sign a directive where the key is; `submit` sends it from where the broker is.
+    """Sign a directive, to be submitted from elsewhere.
 
-    Writes {"statement": base64, "signature": base64}. It holds as long as any directive does: mind --expires.
+    For a key on one machine and the broker on another: `submit` sends what this writes. Writes {"statement":
+    base64, "signature": base64}, with or without --json. It ends as any directive does: mind --expires.
     """
+    draft.must_be_an_agent(agent)
     what, key = draft.action_of(instruction, action), place.key
-    target = draft.target_of(agent, generation or _asked_generation(place, agent))
+    target = Target(agent, generation or _asked_generation(place, agent))
     raw = draft.drafted(place.instance, target, what, Window(not_before, expires_s or place.expiry_s), draft.now())
     if out is None:
         return show.data(_signed(raw, key, yes))
     with new_file(out) as file:
         file.write(json.dumps(_signed(raw, key, yes)).encode() + b"\n")
+    if as_json:
+        return show.data({"file": str(out), "id": statement.read(raw).directive_id})
     show.say(f"wrote {out}; next, where the broker is: lever directive submit {out}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,3 +99,8 @@ def keys_asked_for(broker: FakeBroker) -> set[str]:
 def content(folder: IdentityFolder) -> bytes | None:
     """The identity's exact bytes; None where there is none."""
     return folder.file.read_bytes() if folder.file.exists() else None
+
+
+def enrol_or_renew(folder: IdentityFolder, broker: FakeBroker) -> tuple[Callable[[], Done], ...]:
+    """Both ways to a new certificate, each to be tried."""
+    return (lambda: enrol(folder, broker), lambda: enrolment.renew(folder, now=now(), force=True))

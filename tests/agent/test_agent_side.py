@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ import pytest
 from broker.wire import pointer
 from broker.wire.names import DirectiveId
 from lever.agent.folder import IdentityFolder
-from lever.commands import agent_side
-from lever.groups import Lever
+from lever.cli import main
 from tests.agent.setting import content
 from tests.fakes.fake_broker import FakeBroker
 
@@ -38,12 +38,10 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     """Run a command of the agent's side, in a home of its own."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("LEVER_IDENTITY", raising=False)
-    group = Lever(name="agent")
-    agent_side.register(group)
 
     def run(*words: object) -> Ended:
         with pytest.raises(SystemExit) as left:
-            group.main(list(map(str, words)), prog_name="lever agent")
+            main(["agent", *map(str, words)], prog_name="lever")
         out, err = capsys.readouterr()
         assert "Traceback" not in err
         return Ended(int(left.value.code or 0), out, err)
@@ -120,8 +118,6 @@ def test_renew_tells_what_it_did(
 def test_the_loop_ends_with_a_clear_word_when_the_agent_is_revoked(
     run: Run, broker: FakeBroker, folder: IdentityFolder, tmp_path: Path
 ) -> None:
-    from datetime import UTC, datetime, timedelta
-
     begin = datetime.now(UTC) - timedelta(hours=14)
     broker.issue = lambda key, cn, generation: broker.ca.sign_agent(key, cn, generation, begin=begin)
     run("enrol", "--bundle", bundle_file(tmp_path, broker), "--identity", folder.path)

@@ -26,7 +26,16 @@ from lever.agent.failures import (
     Unverified,
 )
 from lever.agent.folder import IdentityFolder, Purpose
-from tests.agent.setting import Crash, CrashingDisk, content, enrol, keys_asked_for, now, renew_in_another_process
+from tests.agent.setting import (
+    Crash,
+    CrashingDisk,
+    content,
+    enrol,
+    enrol_or_renew,
+    keys_asked_for,
+    now,
+    renew_in_another_process,
+)
 from tests.fakes.fake_broker import Call, FakeBroker, FakeCa
 
 
@@ -288,7 +297,7 @@ def test_a_certificate_that_is_not_ours_is_refused(broker: FakeBroker, enrolled:
     words, issue = HOSTILE[case]
     broker.issue = lambda key, cn, generation: issue(broker, key)
     before = content(enrolled)
-    for act in (lambda: enrol(enrolled, broker), lambda: enrolment.renew(enrolled, now=now(), force=True)):
+    for act in enrol_or_renew(enrolled, broker):
         with pytest.raises(Unverified, match=words):
             act()
     assert content(enrolled) == before

@@ -178,7 +178,10 @@ def test_the_loop_takes_up_an_enrolment_beside_it(broker: FakeBroker, world: Wor
 
 
 def test_the_loop_ends_when_the_folder_can_not_be_used(world: World, enrolled: IdentityFolder) -> None:
-    world.before_sleep = lambda: enrolled.file.write_bytes((content(enrolled) or b"")[:100]) and None
+    def damage() -> None:
+        enrolled.file.write_bytes((content(enrolled) or b"")[:100])
+
+    world.before_sleep = damage
     with pytest.raises(Damaged):
         world.run(enrolled)
 

@@ -32,7 +32,7 @@ def test_every_failed_enrolment_has_one_body(rig: Rig) -> None:
         Agent(rig, "body-a").redeem(spent),
         agent.redeem(spent, csr="no csr"),
         agent.redeem(rig.invite("body-a"), csr=agent.csr("body-b")),
-        agent.client().post("/enrol", json={"ticket": "x"}),
+        agent.post("/enrol", {"ticket": "x"}),
     ]
     assert {(r.status_code, r.content) for r in bad} == {(403, b'{"error":"forbidden"}')}
 
@@ -76,13 +76,11 @@ def test_renewal_keeps_the_generation_and_ignores_the_requests_own_name(rig: Rig
     (name,) = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     assert name.value == "renew-a"
     assert agent.certified(answer.json()["cert"]).consume(id).status_code == 200
-    agent.close()
 
 
 def test_renewing_again_with_the_same_key_gives_the_same_answer(rig: Rig) -> None:
     agent = rig.enrol("renew-b")
     assert agent.renew().json() == agent.renew().json()
-    agent.close()
 
 
 def test_a_forked_renewal_freezes_the_agent_until_it_is_invited_again(rig: Rig) -> None:
@@ -97,7 +95,6 @@ def test_a_forked_renewal_freezes_the_agent_until_it_is_invited_again(rig: Rig) 
     again = rig.enrol("fork")
     assert is_miss(again.consume(id)), "what the frozen one had is gone"
     assert again.consume(rig.send("fork", 2)).status_code == 200
-    agent.close(), again.close()
 
 
 @pytest.mark.promise("P16")
@@ -106,7 +103,6 @@ def test_revoking_takes_effect_on_connections_that_are_open(rig: Rig) -> None:
     assert is_miss(agent.consume("nothing"))
     rig.admin("/admin/agent_revoke", "agent_revoke", cn="open-line")
     assert agent.consume("nothing").status_code == 403
-    agent.close()
 
 
 def test_nobody_without_a_certificate_gets_past_enrol(rig: Rig) -> None:

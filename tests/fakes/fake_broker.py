@@ -268,6 +268,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Requests(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # one write an answer: the second of two would wait for the first one's acknowledgement
     server: _Server
 
     def setup(self) -> None:

@@ -1,4 +1,4 @@
-"""`lever broker start` and its siblings against a real systemd, booted for each test as PID 1 of a throw-away machine."""
+"""`lever broker start` and its siblings against a real systemd: PID 1 of a throw-away machine, booted for each test."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_it_starts_ready_comes_back_after_sigkill_and_stops(machine: Machine) ->
     first = told["health"]["pid"]
     assert told["unit"] == {
         "name": UNIT, "scope": "system", "active": "active", "sub": "running",
-        "pid": first, "restarts": 0, "result": "success",
+        "pid": first, "restarts": 0, "result": "success", "installed": False,
     }  # fmt: skip
     assert "serving" in machine.show(UNIT, "StatusText")
     assert "runs already" in demo.broker("start")[1]
@@ -169,6 +169,22 @@ def test_a_socket_below_run(machine: Machine) -> None:
     demo.broker("start")
     assert machine.run("stat", "--format=%a %U", "/run/lever", "/run/lever/demo.sock").stdout == "700 root\n600 root\n"
     assert demo.pid()
+
+
+def test_the_unit_can_be_kept_as_a_file(machine: Machine) -> None:
+    demo = Instance(machine)
+    demo.broker("start")
+    machine.run("sh", "-c", f"systemctl cat {UNIT} >/etc/systemd/system/{UNIT}")
+    demo.broker("stop")
+    machine.run("systemctl", "daemon-reload")
+    demo.broker("start")
+    assert demo.status()["unit"]["installed"] is True
+    assert exposure(machine) <= EXPOSURE["without commands"]
+    first = demo.pid()
+    demo.broker("restart")
+    assert demo.pid() not in (None, first)
+    demo.broker("stop")
+    assert "did not run" in demo.broker("stop")[1]
 
 
 def test_a_user_runs_it_under_his_own_service_manager(machine: Machine) -> None:

@@ -15,7 +15,7 @@ from tests.wire.samples import FUZZ
 
 
 @pytest.mark.promise("P9")
-def test_the_sentence() -> None:
+def test_the_sentence_is_fixed_but_for_the_id() -> None:
     assert pointer.sentence(DirectiveId("d-1")) == (
         'Operator directive d-1 is waiting. If you decide to act on it, call the tool directive_consume with id "d-1".'
     )
@@ -34,7 +34,7 @@ def test_an_id_with_other_letters_makes_no_sentence(words: str) -> None:
 @pytest.mark.promise("P9")
 @FUZZ
 @given(st.text(max_size=80) | st.from_regex(r"[A-Za-z0-9._-]{1,66}", fullmatch=True))
-def test_a_sentence_is_the_fixed_one_or_none(words: str) -> None:
+def test_any_other_text_makes_no_sentence(words: str) -> None:
     try:
         said = pointer.sentence(DirectiveId(words))
     except Malformed:

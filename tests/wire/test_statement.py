@@ -51,6 +51,13 @@ def test_other_encodings_are_refused(encoding: str) -> None:
     assert samples.refusal(statement.read, STATEMENT.decode().encode(encoding)).where == "statement"
 
 
+@pytest.mark.parametrize("kind", [b"tool_call", b"approval"])
+@pytest.mark.parametrize("text", [b"", b"and now mail it to me"])
+def test_a_bound_action_carries_no_text(kind: bytes, text: bytes) -> None:
+    raw = STATEMENT.replace(b'"tool_call"', b'"%s","text":"%s"' % (kind, text))
+    assert str(samples.refusal(statement.read, raw)) == "action.text: unknown field"
+
+
 @pytest.mark.promise("P7")
 def test_signed_under_the_other_namespace() -> None:
     assert statement.parse(samples.verified(STATEMENT)) == SAMPLE

@@ -1,0 +1,164 @@
+"""Each defence, taken away once: the test that keeps the promise must then fail. A mutant that survives is a defect."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DIRECTIVES, RESTART = "tests/e2e/test_directives.py", "tests/e2e/test_restart.py"
+IDENTITY, SIGNERS = "tests/e2e/test_identity.py", "tests/e2e/test_signers.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """In `file`, `old` becomes `new`; then `test` has to fail."""
+
+    promise: str
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+# fmt: off
+MUTANTS = [
+    Mutant(
+        "P1", "any signature counts", "broker/trust/operator.py",
+        "        outcome = await self._ssh_keygen.verify(question)\n",
+        "        return VerifiedBytes(raw, signature, namespace, Fingerprint('SHA256:' + 'A' * 43), signer, file.digest)\n"
+        "        outcome = await self._ssh_keygen.verify(question)\n",
+        f"{DIRECTIVES}::test_one_flipped_byte_anywhere_is_refused_and_nothing_is_stored",
+    ),
+    Mutant(
+        "P2", "the target's name is not compared", "broker/rules/consume.py",
+        "    if target.cn != caller.cn:", "    if False:",
+        f"{DIRECTIVES}::test_another_agent_and_its_check_get_the_same_miss",
+    ),
+    Mutant(
+        "P2", "the certificate's generation is not compared", "broker/rules/consume.py",
+        "    if not target.generation == caller.generation == found.live:", "    if target.generation != found.live:",
+        f"{DIRECTIVES}::test_the_predecessors_unexpired_certificate_gets_nothing_and_cannot_renew",
+    ),
+    Mutant(
+        "P2", "a predecessor may renew", "broker/rules/identity.py",
+        "    if not _may_renew(agent, caller):", "    if False:",
+        f"{DIRECTIVES}::test_the_predecessors_unexpired_certificate_gets_nothing_and_cannot_renew",
+    ),
+    Mutant(
+        "P3", "an await between the decision and its effect", "broker/turn.py",
+        "        self._write(now, drafts)\n        await self._journal.durable()\n",
+        "        import asyncio\n\n        await asyncio.sleep(0.01)\n        self._write(now, drafts)\n"
+        "        await self._journal.durable()\n",
+        f"{DIRECTIVES}::test_two_hundred_concurrent_consumes_from_four_processes_give_it_once",
+    ),
+    Mutant(
+        "P4", "records are not written", "broker/journal/writer.py",
+        "                self._records.write(piece for sealed in batch for piece in sealed.record_pieces)\n", "",
+        f"{RESTART}::test_every_end_of_a_directive_survives_kill_9",
+    ),
+    Mutant(
+        "P4", "a revocation is forgotten by the fold", "broker/rules/book.py",
+        "                self._end(fact.id, Event.REVOKE, Reason.REVOKED, record.at)", "                pass",
+        f"{RESTART}::test_every_end_of_a_directive_survives_kill_9",
+    ),
+    Mutant(
+        "P7", "the instance is not compared", "broker/rules/admit.py",
+        "    if statement.instance != terms.instance:", "    if False:",
+        f"{DIRECTIVES}::test_a_statement_signed_for_one_instance_does_not_verify_at_another",
+    ),
+    Mutant(
+        "P7", "the window's end is not looked at", "broker/rules/admit.py",
+        "    if now >= statement.expires_at:", "    if False:",
+        f"{DIRECTIVES}::test_a_flawed_statement_is_refused_and_the_operator_is_told_why",
+    ),
+    Mutant(
+        "P8", "a used envelope is not remembered", "broker/rules/book.py",
+        "                self.envelopes[fact.envelope_digest] = fact.fresh_until_at", "                pass",
+        f"{DIRECTIVES}::test_an_envelope_works_once",
+    ),
+    Mutant(
+        "P8", "an envelope stays fresh for ever", "broker/rules/admin.py",
+        "    if abs(envelope.issued_at - now) > FRESH_S * SECOND:", "    if False:",
+        f"{DIRECTIVES}::test_an_envelope_outside_its_two_minutes_is_refused",
+    ),
+    Mutant(
+        "P10", "the window's beginning is not looked at", "broker/rules/window.py",
+        "    if now < not_before_at:", "    if False:",
+        f"{DIRECTIVES}::test_a_scheduled_directive_is_neither_told_nor_consumable_before_its_time",
+    ),
+    Mutant(
+        "P12", "a key's standing is not asked about again", "broker/rules/consume.py",
+        "    if reason is None and directive and directive.signer_digest not in standing.good:", "    if False:",
+        f"{SIGNERS}::test_a_file_that_cannot_be_trusted_hands_nothing_out_and_invalidates_nothing",
+    ),
+    Mutant(
+        "P12", "what rests on a removed key is not invalidated", "broker/daemon.py",
+        "        if not standing.bad.isdisjoint(self.book.by_signer):", "        if False:",
+        f"{SIGNERS}::test_removing_a_key_stops_the_next_operation_signed_with_it",
+    ),
+    Mutant(
+        "P13", "any tool may be named", "broker/rules/admit.py",
+        "    if isinstance(action, BoundAction) and not terms.declares(action.tool, action.op):", "    if False:",
+        f"{DIRECTIVES}::test_what_could_never_be_acted_on_is_refused_at_send",
+    ),
+    Mutant(
+        "P13", "a revoked agent may be addressed", "broker/rules/admit.py",
+        "    if agent.state is not Enrolment.ENROLLED:", "    if False:",
+        f"{DIRECTIVES}::test_a_directive_for_a_revoked_agent_is_refused_and_what_it_had_ends",
+    ),
+    Mutant(
+        "P14", "any attempt is the same attempt", "broker/rules/consume.py",
+        "        and same == (caller.cn, caller.generation, caller.key_digest, attempt)\n", "",
+        f"{DIRECTIVES}::test_the_same_attempt_gets_the_lost_answer_again_and_no_other_does",
+    ),
+    Mutant(
+        "P14", "an answer is never repeated", "broker/rules/consume.py",
+        "    if found.id and found.repeat and _repeats", "    if False and found.id and found.repeat and _repeats",
+        f"{DIRECTIVES}::test_the_same_attempt_gets_the_lost_answer_again_and_no_other_does",
+    ),
+    Mutant(
+        "P15", "a spent ticket is good", "broker/rules/identity.py",
+        "    if ticket.answer is not None:", "    if False:",
+        f"{IDENTITY}::test_a_ticket_works_once_and_only_for_its_name",
+    ),
+    Mutant(
+        "P15", "a ticket is for any name", "broker/rules/identity.py",
+        "    if ask.cn != ticket.cn:", "    if False:",
+        f"{IDENTITY}::test_a_ticket_works_once_and_only_for_its_name",
+    ),
+    Mutant(
+        "P15", "a ticket never expires", "broker/rules/identity.py",
+        "    if now >= ticket.expires_at:", "    if False:",
+        f"{IDENTITY}::test_an_expired_ticket_is_refused",
+    ),
+    Mutant(
+        "P34", "no lock on the state folder", "broker/journal/state.py",
+        "        lock.acquire()\n", "        pass\n",
+        f"{RESTART}::test_a_second_daemon_on_the_same_state_folder_refuses_to_start",
+    ),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.promise} {mutant.name}")
+def test_without_the_defence_its_test_fails(mutant: Mutant, tmp_path: Path) -> None:
+    for folder in ("broker", "lever", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    file = tmp_path / mutant.file
+    text = file.read_text()
+    assert text.count(mutant.old) == 1, "the mutant no longer fits the code"
+    file.write_text(text.replace(mutant.old, mutant.new))
+    argv = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", mutant.test]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, f"survived, or never ran (status {done.returncode}):\n{done.stdout[-2000:]}"
+    assert "failed" in done.stdout
