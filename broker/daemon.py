@@ -152,6 +152,9 @@ class Broker:
     async def start(self, disk: RealDisk) -> None:
         """Everything up to both doors answering. Raises BrokerError."""
         self._status = asyncio.get_running_loop().create_future()
+        # Before there is a second thread: the operator socket is bound under a umask of the whole process.
+        listeners = bind_tcp(self.config.listen.host, self.config.listen.port)
+        operator_socket = bind_operator_socket(self.config.socket)
         self._journal = JournalWriter(
             self.folder, disk, self.recovered, on_durable=self._durable, on_stopped=self._disk_failed
         )
@@ -166,10 +169,9 @@ class Broker:
                 on_change=self._signers_changed,
                 seen=self.book.allowed_digest,
             )
-        sockets = bind_tcp(self.config.listen.host, self.config.listen.port)
-        port = sockets[0].getsockname()[1]
-        await self._open_agent_door(sockets)
-        await self._open_operator_door(port)
+        port = listeners[0].getsockname()[1]
+        await self._open_agent_door(listeners)
+        await self._open_operator_door(operator_socket, port)
         self._outbox.resume(self.book.directives.values())
         self._spawn(self._ticks())
         loop = asyncio.get_running_loop()
@@ -299,7 +301,7 @@ class Broker:
             )
         )
 
-    async def _open_operator_door(self, port: int) -> None:
+    async def _open_operator_door(self, listener: Any, port: int) -> None:
         config, operator = self.config, self.config.operator
         routes = []
         if operator and self._trust:
@@ -317,7 +319,7 @@ class Broker:
             ]
         uids = {os.getuid(), *(operator.uids if operator else ())}
         app = App(routes, ["operator", "localhost"], uids)
-        await self._open(Door("operator", app, [bind_operator_socket(config.socket)]))
+        await self._open(Door("operator", app, [listener]))
 
     async def _open(self, door: Door) -> None:
         await door.start()

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -35,7 +36,21 @@ def chapter(title: str) -> None:
 
 
 def say(text: str) -> None:
-    print(f"  {text}")
+    """A line of the story, wrapped; what a program printed stays in its own order."""
+    print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False))
+
+
+def say_command(text: str) -> None:
+    lines = textwrap.wrap(
+        f"$ {text}",
+        WIDTH,
+        initial_indent="  ",
+        subsequent_indent="      ",
+        break_on_hyphens=False,
+        drop_whitespace=False,
+    )
+    for line in lines:
+        print(paint("36", line))
 
 
 class Story:
@@ -50,7 +65,7 @@ class Story:
         """Run `lever WORDS`, show it, and insist on its exit status."""
         shown = " ".join(word if word and " " not in word and "{" not in word else f"'{word}'" for word in words)
         if not quiet:
-            print(f"  {paint('36', '$ lever ' + shown)}"[: WIDTH + (9 if COLOUR else 0)])
+            say_command(f"lever {shown}")
         done = subprocess.run(
             [LEVER, *words],
             cwd=self.folder,
@@ -74,14 +89,14 @@ class Story:
 
     def start(self) -> None:
         """Start the daemon and wait for its one line."""
-        print(f"  {paint('36', '$ lever broker serve &')}")
+        say_command("lever broker serve &")
         self.daemon = subprocess.Popen(
             [LEVER, "broker", "serve"], cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True
         )
         assert self.daemon.stderr
         for line in self.daemon.stderr:
             if "serving" in line:
-                return say(line.strip()[: WIDTH - 2])
+                return say(line.strip())
         raise NotAsToldError(f"the daemon did not start (exit status {self.daemon.wait()})")
 
     def kill(self) -> None:
@@ -119,7 +134,7 @@ def tell(story: Story) -> None:
 
     chapter("2. Two agents, each with a key of its own")
     for name in ("worker-a", "worker-b"):
-        enrol(story, name, name)
+        enrol(story, name, f"{name}.json")
     say("each folder holds a private key that never left it, and a 24 h certificate")
 
     chapter("3. The operator signs; the agent is told an id, and fetches the action")
@@ -140,9 +155,9 @@ def tell(story: Story) -> None:
     print_lines(story.lever("journal", "verify"))
 
 
-def enrol(story: Story, name: str, identity: str) -> None:
-    story.lever("agent", "invite", name, "--out", f"{identity}.json")
-    story.lever("agent", "enrol", "--bundle", f"{identity}.json", "--identity", identity)
+def enrol(story: Story, name: str, bundle: str) -> None:
+    story.lever("agent", "invite", name, "--out", bundle)
+    story.lever("agent", "enrol", "--bundle", bundle, "--identity", name)
 
 
 def send(story: Story, agent: str, *what: str) -> str:
@@ -162,7 +177,7 @@ def send_and_consume(story: Story) -> list[str]:
             raise NotAsToldError(f"the pointer of {id} did not arrive: {inbox.stdout}")
         print_lines(inbox)
         answer = story.data("agent", "consume", id, "--identity", "worker-a")
-        say(f"the agent got: {json.dumps({k: v for k, v in answer.items() if k != 'id'})}"[: WIDTH - 2])
+        say(f"the agent got: {json.dumps({k: v for k, v in answer.items() if k != 'id'})}")
         ids.append(id)
     return ids
 
@@ -175,7 +190,7 @@ def refusals(story: Story, ids: list[str]) -> str:
     story.lever("directive", "revoke", revoked)
     forged = forge(story)
     shutil.copytree(story.folder / "worker-b", story.folder / "predecessor")
-    enrol(story, "worker-b", "worker-b")
+    enrol(story, "worker-b", "worker-b-again.json")
     fresh = send(story, "worker-b", "--instruction", "For the new worker-b.")
     while (
         json.loads(story.lever("agent", "check", short, "--identity", "worker-a", "--json", quiet=True).stdout)["state"]
@@ -209,13 +224,13 @@ def forge(story: Story) -> str:
     pair["statement"] = base64.b64encode(raw.replace(b"Send me", b"Mail me")).decode()
     (story.folder / "forged.json").write_text(json.dumps(pair))
     refused = story.lever("directive", "submit", "forged.json", expect=6)
-    say(f"one word changed: {refused.stderr.strip().splitlines()[-2 if 'hint' in refused.stderr else -1]}"[: WIDTH - 2])
+    say(f"one word changed: {refused.stderr.strip().splitlines()[0]}")
     return str(json.loads(raw)["directive_id"])
 
 
 def print_lines(done: subprocess.CompletedProcess[str]) -> None:
     for line in (done.stdout + done.stderr).splitlines():
-        say(line[: WIDTH - 2])
+        say(line)
 
 
 def main() -> int:

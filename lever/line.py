@@ -40,12 +40,14 @@ class Line:
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket.absolute()
-        if len(os.fsencode(self.socket)) > _MAX_PATH_BYTES:
+        # The system takes few bytes; from a folder nearby the relative path may have fewer.
+        path = min(str(self.socket), os.path.relpath(self.socket), key=len)
+        if len(os.fsencode(path)) > _MAX_PATH_BYTES:
             raise CliError(
                 f"expected a socket path of at most {_MAX_PATH_BYTES} bytes, found {self.socket}",
                 hint="set operator.socket in the configuration, or --socket, to a shorter path",
             )
-        transport = httpx2.HTTPTransport(uds=str(self.socket))
+        transport = httpx2.HTTPTransport(uds=path)
         self._client = httpx2.Client(transport=transport, base_url="http://operator", timeout=_TIMEOUT, trust_env=False)
 
     def __enter__(self) -> Self:

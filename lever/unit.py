@@ -188,25 +188,12 @@ def _hidden(service: Service, key: Path) -> Path:
     return key.parent if own and not any(_within(path, (key.parent,)) for path in needed) else key
 
 
-def _writable(service: Service, folder: Path, kind: str, base: Path) -> Properties:
-    hidden = not service.commands and _within(folder, _VEILED)
-    if hidden:
-        yield "BindPaths", _quoted(folder)
-    elif folder != base and _within(folder, (base,)) and _PLAIN.fullmatch(str(folder)):
-        yield f"{kind}Directory", str(folder.relative_to(base))
-        yield f"{kind}DirectoryMode", "0700"
-        if kind == "Runtime":
-            yield "RuntimeDirectoryPreserve", "yes"  # other instances have their sockets in the same folder
-    else:
-        yield "ReadWritePaths", _quoted(folder)
-
-
 def _veiled(path: Path) -> bool:
     return _within(path, _VEILED)
 
 
 def _plain(path: Path) -> bool:
-    """Does the path survive the way into systemd's own unit file and back, for the properties that it does not quote?"""
+    """Does the path survive in systemd's own unit file, in the properties that it writes down without quotes?"""
     return _PLAIN.fullmatch(str(path)) is not None
 
 

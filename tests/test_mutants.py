@@ -33,7 +33,8 @@ MUTANTS = [
     Mutant(
         "P1", "any signature counts", "broker/trust/operator.py",
         "        outcome = await self._ssh_keygen.verify(question)\n",
-        "        return VerifiedBytes(raw, signature, namespace, Fingerprint('SHA256:' + 'A' * 43), signer, file.digest)\n"
+        "        anyone = Fingerprint('SHA256:' + 'A' * 43)\n"
+        "        return VerifiedBytes(raw, signature, namespace, anyone, signer, file.digest)\n"
         "        outcome = await self._ssh_keygen.verify(question)\n",
         f"{DIRECTIVES}::test_one_flipped_byte_anywhere_is_refused_and_nothing_is_stored",
     ),
@@ -138,6 +139,11 @@ MUTANTS = [
         "P15", "a ticket never expires", "broker/rules/identity.py",
         "    if now >= ticket.expires_at:", "    if False:",
         f"{IDENTITY}::test_an_expired_ticket_is_refused",
+    ),
+    Mutant(
+        "P34", "the socket is open to others", "broker/doors/socket.py",
+        "    before = os.umask(0o177)\n", "    before = os.umask(0)\n",
+        f"{RESTART}::test_the_socket_and_its_folder_are_the_operators_alone",
     ),
     Mutant(
         "P34", "no lock on the state folder", "broker/journal/state.py",

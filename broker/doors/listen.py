@@ -120,16 +120,13 @@ class Door:
             task = self._loop.create_task(self._arrive(accepted))
             self._arriving[task] = accepted
             task.add_done_callback(self._arrived)
-        self._drop_oldest_handshakes()
+            if len(self._arriving) > self._limits.max_handshakes:
+                # An honest handshake takes milliseconds: when there are too many, the oldest is a silent one.
+                next(iter(self._arriving)).cancel()
 
     def _resume(self, listener: socket.socket) -> None:
         if listener in self._sockets:
             self._loop.add_reader(listener, self._accept, listener)
-
-    def _drop_oldest_handshakes(self) -> None:
-        """An honest handshake takes milliseconds: when there are too many, the oldest are the silent ones."""
-        for task in list(self._arriving)[: max(0, len(self._arriving) - self._limits.max_handshakes)]:
-            task.cancel()
 
     async def _arrive(self, accepted: socket.socket) -> None:
         """From an accepted socket to a connection, through the handshake. Raises what the handshake raises."""

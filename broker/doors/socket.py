@@ -131,6 +131,4 @@ def _remove_stale(path: Path) -> None:
             why = error.strerror
         else:
             why = "it answers"
-    raise Fatal(
-        f"another process listens on the operator socket {path} ({why})", hint="stop it first: `lever doctor` names it"
-    )
+    raise Fatal(f"another process listens on the operator socket {path} ({why})", hint=f"stop it first, or {_LOOK}")

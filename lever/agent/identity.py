@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from broker.errors import Malformed
 from broker.wire.names import Cn
 from lever.agent import keys
-from lever.agent.keys import Enrolled
+from lever.agent.keys import Holder
 
 _FORMAT = re.compile(
     rb"lever-identity: (?P<version>[0-9]{1,6})\n"
@@ -37,7 +37,7 @@ class Identity:
     leaf: x509.Certificate
     key: ec.EllipticCurvePrivateKey
     ca: tuple[x509.Certificate, ...]
-    holder: Enrolled
+    holder: Holder
 
     @classmethod
     def join(

@@ -30,7 +30,7 @@ _SAN = re.compile(r"lever://([a-z0-9-]{1,63})/agent/([a-z0-9-]{1,63})/generation
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolled:
+class Holder:
     """What a certificate says about its holder. instance, generation: None in one that carries no generation."""
 
     cn: Cn
@@ -82,7 +82,7 @@ def certificates_pem(certificates: Sequence[x509.Certificate]) -> bytes:
     return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
-def holder(leaf: x509.Certificate, where: str = "certificate") -> Enrolled:
+def holder(leaf: x509.Certificate, where: str = "certificate") -> Holder:
     """Who a certificate is for and until when. Raises Malformed."""
     try:
         found = [a.value for a in leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
@@ -96,7 +96,7 @@ def holder(leaf: x509.Certificate, where: str = "certificate") -> Enrolled:
     if len(matches) > 1 or any(match[2] != cn for match in matches):
         raise Malformed(where, "its common name and its lever:// name disagree")
     instance, generation = (matches[0][1], int(matches[0][3])) if matches else (None, None)
-    return Enrolled(
+    return Holder(
         cn,
         instance,
         generation,

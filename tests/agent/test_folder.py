@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -179,3 +181,27 @@ def test_no_part_of_an_identity_file_passes_for_one(enrolled: IdentityFolder) ->
     for size in range(len(raw)):
         with pytest.raises(Malformed):
             identity.parse(raw[:size])
+
+
+# --- the page about it ------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "identity.md").read_text()
+
+
+def _shape(raw: bytes) -> str:
+    """A file's text with what is inside its PEM blocks left out, as the page shows it."""
+    return re.sub(r"(-----BEGIN [A-Z ]+-----\n)[A-Za-z0-9+/=\n]+", r"\1...\n", raw.decode())
+
+
+def test_the_page_shows_the_files_as_they_are(broker: FakeBroker, folder: IdentityFolder) -> None:
+    examples = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    digest = sha256(b"a ticket of sixteen characters or more").hexdigest()
+    enrol(folder, broker)
+    shown = replace(folder.read(), url="https://broker.example:8443", ticket_digest=digest)
+    folder.next_key(Purpose.ENROL, digest)
+    assert examples == [_shape(identity.encode(shown)), _shape((folder.path / Purpose.ENROL).read_bytes())]
+
+
+def test_the_page_names_every_file_that_there_may_be() -> None:
+    names = set(re.findall(r"^\| `([^`]+)` \| .* \| .* \| .* \|", PAGE, re.MULTILINE))
+    assert names == {"identity.pem", "lock", "*.new", *Purpose}

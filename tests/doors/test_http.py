@@ -14,7 +14,7 @@ import pytest
 from broker.doors.http import App, Response, Route
 from broker.doors.listen import Door
 from broker.doors.socket import bind_operator_socket
-from tests.doors.setting import MAX_BODY_BYTES, Pki, Routes, dial, get, opened, post
+from tests.doors.setting import MAX_BODY_BYTES, Pki, Routes, chunked, dial, get, opened, post
 
 TOO_LARGE = b"x" * (MAX_BODY_BYTES + 1)
 
@@ -50,11 +50,11 @@ REFUSED = [
     pytest.param(get("/here").replace(b"localhost", b"localhost.evil.example"), 421, id="a name that starts alike"),
     pytest.param(get("/here").replace(b"localhost", b"localhost:1:2"), 421, id="not a port"),
     pytest.param(get("/here").replace(b"HTTP/1.1", b"HTTP/1.0"), 505, id="HTTP/1.0"),
+    pytest.param(b"GET /here\r\n\r\n", 505, id="HTTP/0.9"),
     pytest.param(get("/here", "Expect: a miracle"), 417, id="another expectation"),
     pytest.param(post("/echo", TOO_LARGE), 413, id="declared too large"),
     pytest.param(
-        get("/echo", "Content-Type: application/json", "Transfer-Encoding: chunked").replace(b"GET", b"POST")
-        + b"%x\r\n%b\r\n0\r\n\r\n" % (len(TOO_LARGE), TOO_LARGE),
+        chunked("/echo", b"%x\r\n%b\r\n0\r\n\r\n" % (len(TOO_LARGE), TOO_LARGE)),
         413,
         id="too large in chunks",
     ),
@@ -83,12 +83,7 @@ ACCEPTED = [
     pytest.param(post("/echo", TOO_LARGE[1:]), TOO_LARGE[1:], id="as large as it may be"),
     pytest.param(post("/echo").replace(b"localhost", b"LocalHost:8443"), b"{}", id="host with a port"),
     pytest.param(post("/echo", b"{}", "Accept: a", "Accept: b"), b"{}", id="a list header twice"),
-    pytest.param(
-        get("/echo", "Content-Type: application/json", "Transfer-Encoding: chunked").replace(b"GET", b"POST")
-        + b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n",
-        b"{}",
-        id="chunks",
-    ),
+    pytest.param(chunked("/echo", b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n"), b"{}", id="chunks"),
 ]
 
 
