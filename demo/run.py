@@ -224,7 +224,7 @@ def forge(story: Story) -> str:
     pair["statement"] = base64.b64encode(raw.replace(b"Send me", b"Mail me")).decode()
     (story.folder / "forged.json").write_text(json.dumps(pair))
     refused = story.lever("directive", "submit", "forged.json", expect=6)
-    say(f"one word changed: {refused.stderr.strip().splitlines()[0]}")
+    say(f"one word changed: {next(line for line in refused.stderr.splitlines() if line.startswith('error'))}")
     return str(json.loads(raw)["directive_id"])
 
 

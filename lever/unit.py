@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from broker.wire.names import Instance
+from lever.exits import CliError
 
 Properties = Iterator[tuple[str, str]]
 
 # What the unit does not see unless it is bound into it.
 _VEILED: Final = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/-]+", re.ASCII)
+_UNKEPT: Final = re.compile(r"[\"'\\$\x00-\x1f\x7f]")
 _STATUSES_THAT_STAY: Final = "2 7"  # usage and a corrupt file: another start finds the same
 
 
@@ -72,16 +74,24 @@ class Service:
 
 
 def start_command(service: Service, scope: Scope, *, installed: bool = False) -> list[str]:
-    """The argv that starts the unit and returns once it is ready. installed: the unit has a file of its own."""
+    """The argv that starts the unit and returns once it is ready. installed: the unit has a file of its own.
+
+    Raises CliError for a path that systemd would read differently after a daemon-reload: it writes down a transient
+    unit without the escapes that reading it takes.
+    """
     if installed:
         return ["systemctl", f"--{scope}", "start", "--", service.unit.name]
+    for path in (service.unit.config, service.state, service.socket, *service.program, service.signing_key or ""):
+        if _UNKEPT.search(str(path)):
+            raise CliError(
+                f"expected a path without quotes, backslashes, dollar signs and control characters, found {path}",
+                hint="systemd can't keep such a path: move the instance, or run lever broker serve another way",
+            )
     argv = ["systemd-run", f"--{scope}", "--quiet", "--no-ask-password", "--service-type=notify"]
     argv += [f"--unit={service.unit.name}", f"--description={service.unit.description}"]
     argv += [f"--setenv={name}={value}" for name, value in sorted(service.environment.items())]
     argv += [f"--property={name}={value}" for name, value in properties(service, scope)]
-    # The service manager would put variables into the arguments; a doubled $ is a plain one.
-    words = [*service.program, "broker", "serve", str(service.unit.config)]
-    return [*argv, "--", words[0], *(word.replace("$", "$$") for word in words[1:])]
+    return [*argv, "--", *service.program, "broker", "serve", str(service.unit.config)]
 
 
 def properties(service: Service, scope: Scope) -> Properties:
@@ -206,6 +216,5 @@ def _outermost(folders: set[Path]) -> list[Path]:
 
 
 def _quoted(path: Path, prefix: str = "") -> str:
-    """One word for systemd's parser, whatever the path holds."""
-    escaped = f"{prefix}{path}".replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    """One word for systemd's parser."""
+    return f'"{prefix}{path}"'

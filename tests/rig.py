@@ -89,6 +89,7 @@ class Rig:
         """An instance by `lever init` with two keys."""
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
+        folder.mkdir(parents=True, exist_ok=True)
         rig = cls(folder, port, name)
         rig.cli("init", str(folder), "--name", name, "--make-keys", "--listen", f"127.0.0.1:{port}")
         config = folder / "lever.yaml"

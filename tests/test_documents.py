@@ -14,7 +14,7 @@ ROWS = [line for line in MODEL.splitlines() if line.startswith("| ") and not lin
 LATER = re.compile(r"issue on (a hostile world|agents|authority|proof) \|$")
 
 
-def tests_in(path: str) -> set[str]:
+def functions_of(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
@@ -24,7 +24,7 @@ def test_every_row_names_a_test_that_exists_or_the_issue_that_brings_it(row: str
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
     assert named or LATER.search(row), row
     for path, name in named:
-        assert name in tests_in(path), f"{path} has no {name}"
+        assert name in functions_of(path), f"{path} has no {name}"
 
 
 def test_every_promise_and_every_attack_has_its_row() -> None:

@@ -150,7 +150,7 @@ class Door:
             return Unverified(f"no TLS 1.3 with {self._url}: {_words(alert) or cause}", hint="check the address")
         what = "gave no answer" if sent else "can't be reached"
         return NotReachable(
-            f"the broker at {self._url} {what} ({type(error).__name__})",
+            f"the broker at {self._url} {what}: {str(error) or type(error).__name__}",
             sent=sent,
             hint="is it running, and does this machine reach it? At the broker: lever broker status",
         )

@@ -59,7 +59,7 @@ def _composed(function: Any) -> Any:
     epilog=examples(
         'lever directive send worker-a --instruction "Finish the report first."',
         f"lever directive send worker-a --wait --action \\\n    {_TOOL_CALL}",
-        'lever directive send worker-a --instruction "Stop." --not-before 2026-01-31T17:00:00Z',
+        'lever directive send worker-a --instruction "Stop." \\\n    --not-before 2026-01-31T17:00:00Z',
     )
 )
 @_composed

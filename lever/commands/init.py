@@ -23,7 +23,7 @@ _KEY_ON_HOST = (
     epilog=examples(
         "lever init ~/lever --name demo --key ~/.ssh/id_ed25519.pub --key backup.pub",
         "lever init --name demo --make-keys",
-        "lever init --name demo --make-keys --listen 0.0.0.0:8443 --advertise hub.lan:8443",
+        "lever init --name demo --make-keys \\\n    --listen 0.0.0.0:8443 --advertise hub.lan:8443",
     ),
 )
 @click.argument("folder", type=PATH, default=Path(), metavar="[DIR]")

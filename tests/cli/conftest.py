@@ -8,6 +8,7 @@ import pty
 import select
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from tests.rig import LEVER, make_key
 
 _SIZE = struct.pack("HHHH", 24, 80, 0, 0)
 _PATIENCE_S = 60
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,9 @@ def _on_terminal(
     fcntl.ioctl(slave, termios.TIOCSWINSZ, _SIZE)
     try:
         process = subprocess.Popen(
-            ["setsid", "--ctty", *argv], cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave
-        )
+            [sys.executable, "-c", _TAKE_TERMINAL, *argv],
+            cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        )  # fmt: skip
     finally:
         os.close(slave)
     try:

@@ -114,6 +114,8 @@ class _Boot:
                 pass
         except TimeoutError:
             raise AssertionError(f"the machine did not boot:\n{self._log.read_text(errors='replace')}") from None
+        # Whoever goes on sending must find nobody here: a queue that nobody reads would halt the machine's systemd.
+        self._notices.close()
         pid = self._process.pid
         for _ in ("shell", "systemd-nspawn", "systemd"):
             (pid,) = _children(pid)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.wire.names import Instance
+from lever.exits import CliError
 from lever.unit import Scope, Service, Unit, properties, start_command
 
 PLAIN = Service(
@@ -124,7 +125,7 @@ def test_every_connection_gets_its_descriptor() -> None:
         (replace(PLAIN, socket=Path("/run/lever/demo.sock")), "RuntimeDirectoryPreserve", ["yes"]),
         (replace(PLAIN, socket=Path("/run/demo.sock")), "RuntimeDirectory", []),
         (replace(PLAIN, socket=Path("/opt/s/x.sock")), "ReadWritePaths", ['"/srv/demo/state"', '"/opt/s"']),
-        (at('/srv/a"b\\c'), "ReadWritePaths", ['"/srv/a\\"b\\\\c/state"']),
+        (at("/srv/a b"), "ReadWritePaths", ['"/srv/a b/state"']),
     ],
 )
 def test_only_what_the_broker_needs_is_there(service: Service, name: str, expected: list[str]) -> None:
@@ -154,5 +155,7 @@ def test_the_command_names_the_unit_and_runs_this_lever(scope: Scope) -> None:
     assert argv[argv.index("--") + 1 :] == ["/opt/lever/bin/lever", "broker", "serve", "/srv/demo/lever.yaml"]
 
 
-def test_a_dollar_in_a_path_is_no_variable() -> None:
-    assert start_command(at("/srv/$HOME"), Scope.USER)[-1] == "/srv/$$HOME/lever.yaml"
+@pytest.mark.parametrize("sign", list("\"'\\$\n"))
+def test_a_path_that_systemd_would_not_keep_is_refused(sign: str) -> None:
+    with pytest.raises(CliError, match="without quotes"):
+        start_command(at(f"/srv/a{sign}b"), Scope.SYSTEM)

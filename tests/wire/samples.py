@@ -26,7 +26,7 @@ BUNDLE = b'{"agent_cn":"worker-a","broker_ca":"%s","broker_url":"https://broker.
 )
 PAIR = b'{"statement":"%s","signature":"%s"}' % (base64.b64encode(STATEMENT), base64.b64encode(SIGNATURES[0]))
 
-FUZZ = settings(max_examples=150, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=100, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 _TOKENS = [
     b"NaN", b"1e400", b"-0", b"9007199254740992", b"1.0", b"true", b"null", b'"\\ud800"', b'"a":1,"a":2',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -29,19 +30,16 @@ BEGIN, END = b"-----BEGIN SSH SIGNATURE-----", b"-----END SSH SIGNATURE-----"
         (["-t", "ed25519"], "ssh-ed25519", "ssh-ed25519"),
         (["-t", "ecdsa", "-b", "256"], "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"),
         (["-t", "ecdsa", "-b", "384"], "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp384"),
-        (["-t", "rsa", "-b", "3072"], "ssh-rsa", "rsa-sha2-512"),
+        (["-t", "rsa", "-b", "2048"], "ssh-rsa", "rsa-sha2-512"),
     ],
     ids=lambda part: part[1] if isinstance(part, list) else "",
 )
-@pytest.mark.parametrize("namespace", [NAMESPACE_DIRECTIVE, NAMESPACE_ADMIN])
-@pytest.mark.parametrize("hash_name", ["sha256", "sha512"])
-def test_reads_what_ssh_keygen_signs(
-    tmp_path: Path, options: list[str], key_type: str, signature_type: str, namespace: str, hash_name: str
-) -> None:
+def test_reads_what_ssh_keygen_signs(tmp_path: Path, options: list[str], key_type: str, signature_type: str) -> None:
     key = ssh.make_key(tmp_path, *options)
-    armored = ssh.sign(key, MESSAGE, "-O", f"hashalg={hash_name}", namespace=namespace)
     blob = base64.b64decode(key.with_suffix(".pub").read_text().split()[1])
-    assert sshsig.parse(armored) == SshSignature(blob, key_type, namespace, hash_name, signature_type, None)
+    for namespace, hash_name in product((NAMESPACE_DIRECTIVE, NAMESPACE_ADMIN), ("sha256", "sha512")):
+        armored = ssh.sign(key, MESSAGE, "-O", f"hashalg={hash_name}", namespace=namespace)
+        assert sshsig.parse(armored) == SshSignature(blob, key_type, namespace, hash_name, signature_type, None)
 
 
 def test_reads_the_signature_of_a_certified_key(tmp_path: Path) -> None:
