@@ -171,7 +171,7 @@ async def _lines(
     """
     try:
         for row in state:
-            yield answers.encode(row | {"directive_kind": row["kind"], "kind": "state"}) + b"\n"
+            yield answers.encode(row | {"action_kind": row["kind"], "kind": "state"}) + b"\n"
         async with asyncio.timeout(OBSERVE_S):
             while (record := await queue.get()) is not None:
                 row = view(record)

@@ -27,7 +27,7 @@ _BACKLOG = 1024
 _ACCEPTS_PER_WAKE = 64
 _PAUSE_S = 0.2  # after the system refused us a descriptor or memory
 _COMPLAIN_EVERY_S = 60.0
-_ABORT_S = 5.0
+_CUT_S = 1.0
 
 
 class Door:
@@ -87,9 +87,10 @@ class Door:
         await self._settle(grace_s)
         for work in list(self._state.tasks):
             work.cancel()
+        await self._settle(_CUT_S)
         for connection in self._open():
             connection.transport.abort()
-        await self._settle(_ABORT_S)
+        await self._settle(_CUT_S)
         if self._sweeper is not None:
             self._sweeper.cancel()
 

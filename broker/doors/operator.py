@@ -19,7 +19,7 @@ from broker.wire.names import DirectiveId, Instant
 from broker.wire.verified import VerifiedBytes
 
 JSON = "application/json"
-MAX_BODY_BYTES = 192 * 1024
+MAX_BODY_BYTES = bodies.PAIR_MAX_BYTES
 FIRST_ATTEMPT_S = 10.0
 log = logging.getLogger("lever.operator")
 

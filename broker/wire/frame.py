@@ -57,9 +57,9 @@ def encode(raw: bytes) -> tuple[bytes, Digest]:
 
 
 def read(data: bytes | memoryview, offset: int) -> Frame | Torn | Damaged | None:
-    """The frame that starts at `offset`; None exactly at the end of the data."""
+    """The frame that starts at `offset`; None at the end of the data."""
     left = len(data) - offset
-    if left == 0:
+    if left <= 0:
         return None
     if left < HEAD_BYTES:
         return Torn(left, 0)

@@ -23,6 +23,10 @@ def _is_int(value: object) -> bool:
     return type(value) is int and -_INT_MAX <= value <= _INT_MAX
 
 
+def _is_digest(value: object) -> bool:
+    return type(value) is bytes and len(value) == 32
+
+
 def _is_texts(value: object) -> bool:
     return type(value) is list and all(type(item) is str for item in value)
 
@@ -30,7 +34,7 @@ def _is_texts(value: object) -> bool:
 _CHECKS: dict[object, Callable[[object], bool]] = {
     str: lambda value: type(value) is str,
     int: _is_int,
-    bytes: lambda value: type(value) is bytes,
+    Digest: _is_digest,
     tuple[str, ...]: _is_texts,
 }
 
@@ -40,8 +44,8 @@ def _wire_name(cls: type) -> str:
 
 
 def _base(annotation: object) -> object:
-    """The plain type under a NewType: Instant -> int."""
-    while hasattr(annotation, "__supertype__"):
+    """What there is a check for: Digest itself, the plain type under any other NewType."""
+    while annotation not in _CHECKS and hasattr(annotation, "__supertype__"):
         annotation = annotation.__supertype__
     return annotation
 

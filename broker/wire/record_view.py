@@ -15,7 +15,10 @@ def view(record: Record) -> dict[str, Any]:
     """`{"seq", "at", "kind", ...}` and the fact's own fields."""
     head = {"seq": record.seq, "at": show(record.at), "kind": kind_of(record.fact)}
     fact = record.fact
-    return head | {f.name: _plain(f.name, getattr(fact, f.name)) for f in dataclasses.fields(fact)}
+    own = {f.name: _plain(f.name, getattr(fact, f.name)) for f in dataclasses.fields(fact)}
+    if "kind" in own:  # a directive's kind: the record has one of its own
+        own["action_kind"] = own.pop("kind")
+    return head | own
 
 
 def _plain(name: str, value: Any) -> Any:

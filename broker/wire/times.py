@@ -9,8 +9,13 @@ from broker.errors import Malformed
 from broker.wire.names import Instant
 
 SECOND = 1_000_000
-_GRAMMAR = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+_GRAMMAR = re.compile(
+    r"(\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d{1,9}))?(Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def parse(raw: object, where: str) -> Instant:
@@ -22,18 +27,16 @@ def parse(raw: object, where: str) -> Instant:
     found = _GRAMMAR.fullmatch(raw) if isinstance(raw, str) else None
     if not found:
         raise Malformed(where, "expected a time like 2026-01-31T09:00:00Z")
-    year, month, day, hour, minute, second = (int(found[i]) for i in range(1, 7))
-    offset_hours, offset_minutes = int(found[9] or 0), int(found[10] or 0)
-    if offset_hours > 23 or offset_minutes > 59:
-        raise Malformed(where, "no such offset")
-    offset = timedelta(hours=offset_hours, minutes=offset_minutes)
+    stamp, fraction, offset = found.groups()
     try:
-        whole = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        since = datetime.fromisoformat(stamp + offset) - _EPOCH
     except ValueError as error:
-        raise Malformed(where, "no such date or time of day") from error
-    since = whole - _EPOCH - (-offset if found[8] == "-" else offset)
-    nanoseconds = int((found[7] or "").ljust(9, "0"))
-    return Instant(since // timedelta(microseconds=1) + -(-nanoseconds // 1000))
+        raise Malformed(where, "no such date") from error
+    at = since // _MICROSECOND + (-(-int(fraction.ljust(9, "0")) // 1000) if fraction else 0)
+    # Beyond these an offset or a rounded fraction leads out of the years that can be written again.
+    if not _FIRST <= at <= _LAST:
+        raise Malformed(where, "no such date in UTC")
+    return Instant(at)
 
 
 def show(at: Instant) -> str:

@@ -23,6 +23,8 @@ from lever.agent.failures import Barred, Missed, NotReachable, RateLimited, Unve
 CONNECT_S = 4.0
 READ_S = 8.0
 _INVITE = "ask the operator for a new invite: lever agent invite NAME"
+_NOT_OURS = ("CERTIFICATE", "UNKNOWN_CA", "DECRYPT_ERROR")
+"""In the TLS alerts about a certificate; the last is another CA of the same name, as after a second `lever init`."""
 _T = TypeVar("_T")
 
 
@@ -143,7 +145,7 @@ class Door:
                 hint="check the address; if the broker has a new CA, ask the operator for a new invite",
             )
         alert = (cause.reason or "") if cause is not None else ""
-        if "ALERT" in alert and ("CERTIFICATE" in alert or "UNKNOWN_CA" in alert):
+        if "ALERT" in alert and any(word in alert for word in _NOT_OURS):
             return Barred(f"the broker does not take this certificate ({_words(alert)})", hint=_INVITE)
         sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         if cause is not None and not sent:

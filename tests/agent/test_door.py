@@ -236,13 +236,15 @@ def test_an_ended_certificate_is_told_as_such(broker: FakeBroker, folder: Identi
     assert "lever agent invite worker-a" in failure.value.hint
 
 
+@pytest.mark.parametrize(("ca_name", "alert"), [("another CA", "unknown ca"), ("lever demo CA", "decrypt error")])
 def test_a_certificate_of_a_ca_that_the_broker_left_behind_is_told(
-    broker: FakeBroker, enrolled: IdentityFolder
+    enrolled: IdentityFolder, ca_name: str, alert: str
 ) -> None:
-    with FakeBroker() as renewed_ca:
+    with FakeBroker(ca=FakeCa(ca_name)) as renewed_ca:
         tls = context(renewed_ca.ca.pem.encode(), enrolled.file)
-        with Door(renewed_ca.url, tls) as door, pytest.raises((Barred, NotReachable)):
+        with Door(renewed_ca.url, tls) as door, pytest.raises(Barred, match=f"alert {alert}") as failure:
             door.check(ID)
+        assert "new invite" in failure.value.hint
         assert renewed_ca.calls == []
 
 

@@ -6,24 +6,37 @@ import fcntl
 import os
 import pty
 import select
+import shutil
 import struct
 import subprocess
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from lever.cli import main
 from tests.rig import LEVER, make_key
 
+_FOREIGN = ("LEVER_", "SSH_", "DISPLAY", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "_LEVER")
 _SIZE = struct.pack("HHHH", 24, 80, 0, 0)
 _PATIENCE_S = 60
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command without a terminal ended."""
+
+    status: int
+    stdout: str
+    stderr: str
 
 
 @dataclass(frozen=True)
@@ -41,18 +54,27 @@ class Cli:
     folder: Path
 
     def environment(self, env: dict[str, str] | None = None) -> dict[str, str]:
-        foreign = ("LEVER_", "SSH_", "DISPLAY", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         return {**kept, "TERM": "xterm", "HOME": str(self.folder), **(env or {})}
 
     def __call__(
         self, *words: str | Path, env: dict[str, str] | None = None, input: str = "", cwd: Path | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        """No terminal anywhere: a session of its own, pipes on all three."""
-        return subprocess.run(
-            [LEVER, *map(str, words)], cwd=cwd or self.folder, env=self.environment(env), input=input,
+    ) -> Done:
+        """The command inside this process: for what needs no terminal and nothing of another process."""
+        foreign: dict[str, str | None] = {name: None for name in os.environ if name.startswith(_FOREIGN)}
+        with chdir(cwd or self.folder):
+            done = CliRunner().invoke(
+                main, [str(word) for word in words], input, {**foreign, **self.environment(env)}, prog_name="lever"
+            )
+        return Done(done.exit_code, done.stdout, done.stderr)
+
+    def process(self, *words: str | Path, env: dict[str, str] | None = None, input: str = "") -> Done:
+        """The installed command as a process of a session of its own, which has no terminal."""
+        done = subprocess.run(
+            [LEVER, *map(str, words)], cwd=self.folder, env=self.environment(env), input=input,
             capture_output=True, text=True, timeout=_PATIENCE_S, start_new_session=True,
         )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(
         self, *words: str | Path, env: dict[str, str] | None = None, answers: dict[str, str] | None = None
@@ -105,12 +127,19 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def new_instance(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `lever init --make-keys` makes: to be copied, not to be changed."""
+    folder = tmp_path_factory.mktemp("new")
+    done = Cli(folder).process("init", "demo", "--name", "demo", "--make-keys")
+    assert done.status == 0, done.stderr
+    return folder / "demo"
+
+
 @pytest.fixture
-def instance(cli: Cli) -> Path:
-    """A new instance `demo` in a folder of that name, with two keys."""
-    done = cli("init", "demo", "--name", "demo", "--make-keys")
-    assert done.returncode == 0, done.stderr
-    return cli.folder / "demo"
+def instance(cli: Cli, new_instance: Path) -> Path:
+    """An instance `demo` in a folder of that name, with two keys."""
+    return shutil.copytree(new_instance, cli.folder / "demo")
 
 
 @pytest.fixture

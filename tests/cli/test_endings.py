@@ -35,8 +35,8 @@ def test_each_kind_of_failure_has_its_exit_code(error: CliError | BrokerError, s
 
 
 def test_a_failure_is_told_on_standard_error_with_its_hint(cli: Cli) -> None:
-    done = cli("directive", "list")
-    assert done.returncode == Exit.USAGE
+    done = cli.process("directive", "list")
+    assert done.status == Exit.USAGE
     assert done.stdout == ""
     error, hint = done.stderr.splitlines()
     assert error.startswith("error: expected a lever.yaml")
@@ -63,7 +63,7 @@ def test_a_failure_is_told_on_standard_error_with_its_hint(cli: Cli) -> None:
 )
 def test_wrong_words_are_told_on_one_line_and_exit_2(cli: Cli, words: tuple[str, ...], told: str) -> None:
     done = cli(*words)
-    assert done.returncode == Exit.USAGE
+    assert done.status == Exit.USAGE
     assert "Traceback" not in done.stderr
     assert "\x1b" not in done.stderr
     error, hint = done.stderr.splitlines()
@@ -74,7 +74,7 @@ def test_wrong_words_are_told_on_one_line_and_exit_2(cli: Cli, words: tuple[str,
 
 def test_lever_alone_shows_the_help_and_exits_2(cli: Cli) -> None:
     done = cli()
-    assert done.returncode == Exit.USAGE
+    assert done.status == Exit.USAGE
     assert "Commands:" in done.stderr
 
 

@@ -115,8 +115,8 @@ def test_the_agents_own_commands_load_nothing_of_the_configuration() -> None:
 
 
 def test_version(cli: Cli) -> None:
-    done = cli("--version")
-    assert done.returncode == 0
+    done = cli.process("--version")
+    assert done.status == 0
     assert done.stdout.startswith("lever, version ")
 
 
@@ -129,6 +129,6 @@ def test_completion_prints_a_script_that_asks_lever(shell: str) -> None:
 
 def test_completion_completes(cli: Cli) -> None:
     env = {"_LEVER_COMPLETE": "bash_complete", "COMP_WORDS": "lever dir", "COMP_CWORD": "1"}
-    assert cli(env=env).stdout == "plain,directive\n"
+    assert cli.process(env=env).stdout == "plain,directive\n"
     env = {"_LEVER_COMPLETE": "bash_complete", "COMP_WORDS": "lever directive re", "COMP_CWORD": "2"}
-    assert cli(env=env).stdout == "plain,revoke\n"
+    assert cli.process(env=env).stdout == "plain,revoke\n"

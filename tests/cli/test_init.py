@@ -34,7 +34,7 @@ def mode_of(path: Path) -> int:
 
 def test_an_instance_with_keys_of_its_own_is_whole(cli: Cli) -> None:
     done = cli("init", "new/demo", "--name", "demo", "--make-keys", "--listen", "0.0.0.0:9000", "--advertise", "hub:1")
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     folder = cli.folder / "new" / "demo"
     config = offline.load_config(folder / "lever.yaml")
     assert (config.instance, str(config.listen), str(config.advertise)) == ("demo", "0.0.0.0:9000", "hub:1")
@@ -60,7 +60,7 @@ def test_keys_on_the_host_are_named_for_what_they_are(cli: Cli) -> None:
 def test_given_keys_may_sign_for_both_namespaces_and_the_first_is_what_commands_sign_with(cli: Cli, key: Path) -> None:
     second = make_key(cli.folder / "second", "ecdsa")
     done = cli("init", "demo", "--name", "demo", "--key", f"{key}.pub", "--key", f"{second}.pub", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     told = json.loads(done.stdout)
     lines = (cli.folder / "demo" / "allowed_signers").read_text().splitlines()
     keys = [line for line in lines if not line.startswith("#")]
@@ -80,7 +80,7 @@ def test_a_key_whose_private_half_is_elsewhere_is_signed_with_by_its_public_half
 
 @pytest.mark.parametrize("name", ["true", "null", "123", "0x1f", "a-b"])
 def test_a_name_that_yaml_could_misread_comes_back_as_it_was(cli: Cli, name: str) -> None:
-    assert cli("init", "new", "--name", name, "--make-keys").returncode == 0
+    assert cli("init", "new", "--name", name, "--make-keys").status == 0
     assert offline.load_config(cli.folder / "new" / "lever.yaml").instance == name
 
 
@@ -98,7 +98,7 @@ def test_nothing_is_overwritten(cli: Cli, taken: str, kind: str) -> None:
         path.symlink_to("nowhere")
     before = everything_in(cli.folder)
     done = cli("init", "demo", "--name", "demo", "--make-keys")
-    assert done.returncode == Exit.REFUSED
+    assert done.status == Exit.REFUSED
     assert str(Path("demo") / taken) in done.stderr
     assert "nothing was changed" in done.stderr
     assert everything_in(cli.folder) == before
@@ -107,13 +107,13 @@ def test_nothing_is_overwritten(cli: Cli, taken: str, kind: str) -> None:
 def test_an_instance_is_not_made_twice(cli: Cli, instance: Path) -> None:
     before = everything_in(instance)
     done = cli("init", "demo", "--name", "other", "--make-keys")
-    assert done.returncode == Exit.REFUSED
+    assert done.status == Exit.REFUSED
     assert everything_in(instance) == before
 
 
 def test_other_files_in_the_folder_are_left_alone(cli: Cli) -> None:
     (cli.folder / "notes.txt").write_text("mine")
-    assert cli("init", "--name", "demo", "--make-keys").returncode == 0
+    assert cli("init", "--name", "demo", "--make-keys").status == 0
     assert (cli.folder / "notes.txt").read_text() == "mine"
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_become_an_instance_leaves_nothing_behind(cli: Cli, spoil: o
     words = spoil(cli.folder)
     before = everything_in(cli.folder)
     done = cli("init", "demo", "--name", "demo", *words)
-    assert done.returncode == Exit.USAGE, done.stderr
+    assert done.status == Exit.USAGE, done.stderr
     assert told in done.stderr
     assert "hint:  " in done.stderr
     assert everything_in(cli.folder) == before
@@ -187,7 +187,7 @@ def test_what_cannot_become_an_instance_leaves_nothing_behind(cli: Cli, spoil: o
 
 def test_without_ssh_keygen_nothing_is_made(cli: Cli) -> None:
     done = cli("init", "demo", "--name", "demo", "--make-keys", env={"PATH": ""})
-    assert done.returncode == Exit.UNEXPECTED
+    assert done.status == Exit.UNEXPECTED
     assert "ssh-keygen can't be run" in done.stderr
     assert everything_in(cli.folder) == {}
 
@@ -195,7 +195,7 @@ def test_without_ssh_keygen_nothing_is_made(cli: Cli) -> None:
 def test_a_folder_that_cannot_be_made(cli: Cli) -> None:
     (cli.folder / "file").write_text("")
     done = cli("init", "file/demo", "--name", "demo", "--make-keys")
-    assert done.returncode in (Exit.UNEXPECTED, Exit.USAGE)
+    assert done.status in (Exit.UNEXPECTED, Exit.USAGE)
     assert "Traceback" not in done.stderr
     assert "hint:  " in done.stderr
 
@@ -204,13 +204,13 @@ def test_a_comment_that_would_disguise_the_line_is_left_out(cli: Cli, key: Path)
     public = Path(f"{key}.pub")
     kind, blob, _ = public.read_text().split()
     public.write_text(f"{kind} {blob} a\x1b[2Jb\n")
-    assert cli("init", "demo", "--name", "demo", "--key", public).returncode == 0
+    assert cli("init", "demo", "--name", "demo", "--key", public).status == 0
     assert f"{kind} {blob}\n" in (cli.folder / "demo" / "allowed_signers").read_text()
 
 
 def test_the_state_folder_is_of_this_moment(cli: Cli) -> None:
     before = now()
-    assert cli("init", "--name", "demo", "--make-keys").returncode == 0
+    assert cli("init", "--name", "demo", "--make-keys").status == 0
     (first,) = offline.walk_journal(cli.folder / "state")
     assert before <= first.at <= Instant(now())
     assert os.listdir(cli.folder / "state" / "ca")

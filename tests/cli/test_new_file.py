@@ -42,9 +42,13 @@ def test_it_never_takes_the_place_of_anything(tmp_path: Path, kind: str) -> None
 
 
 def test_it_is_gone_if_what_fills_it_fails(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), new_file(tmp_path / "out") as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
+    def fill() -> None:
+        with new_file(tmp_path / "out") as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -55,10 +59,11 @@ def test_a_path_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
-    (tmp_path / "bundle").write_bytes(b"")
-    with pytest.raises(CliError, match="can't be written: no space left"), new_file(tmp_path / "out") as file:
-        full = os.open("/dev/full", os.O_WRONLY)
-        os.dup2(full, file.fileno())
-        os.close(full)
-        file.write(b"x" * 100_000)
+    def fill() -> None:
+        with new_file(tmp_path / "out") as file, Path("/dev/full").open("wb") as full:
+            os.dup2(full.fileno(), file.fileno())
+            file.write(b"x" * 100_000)
+
+    with pytest.raises(CliError, match="can't be written: no space left"):
+        fill()
     assert not (tmp_path / "out").exists()

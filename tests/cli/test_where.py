@@ -73,20 +73,20 @@ def test_what_the_options_say_needs_no_configuration() -> None:
 
 def test_without_a_configuration_the_instance_must_be_said(cli: Cli, key: Path) -> None:
     done = cli("directive", "list", "--socket", "a.sock", "--key", key)
-    assert done.returncode == Exit.USAGE
+    assert done.status == Exit.USAGE
     assert "found neither --instance nor a lever.yaml" in done.stderr
 
 
 def test_without_a_configuration_the_key_must_be_said(cli: Cli) -> None:
     done = cli("directive", "sign", "worker-a", "--generation", "1", "--instruction", "x", "--instance", "demo")
-    assert done.returncode == Exit.USAGE
+    assert done.status == Exit.USAGE
     assert "found neither --key nor operator.signing_key" in done.stderr
 
 
 def test_every_mistake_in_a_configuration_is_told_with_its_line(cli: Cli) -> None:
     (cli.folder / "lever.yaml").write_text("instance: demo\nlisten: nowhere\nstat: x\n")
     done = cli("directive", "list")
-    assert done.returncode == Exit.USAGE
+    assert done.status == Exit.USAGE
     assert "lever.yaml:2:9: expected HOST:PORT" in done.stderr
     assert "lever.yaml:3:1: unknown key" in done.stderr
     assert done.stderr.count("error: ") == 2
@@ -95,7 +95,7 @@ def test_every_mistake_in_a_configuration_is_told_with_its_line(cli: Cli) -> Non
 
 def test_a_named_configuration_that_is_not_there(cli: Cli) -> None:
     done = cli("journal", "verify", "--config", "gone.yaml")
-    assert done.returncode == Exit.USAGE
+    assert done.status == Exit.USAGE
     assert "gone.yaml: there is no such file" in done.stderr
 
 

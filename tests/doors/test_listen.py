@@ -323,7 +323,7 @@ async def test_closing_ends_polls_and_streams_properly_and_lets_work_finish() ->
     assert not held.cancelled
 
 
-async def test_closing_cuts_what_lasts_longer_than_the_grace(pki: Pki) -> None:
+async def test_closing_cuts_what_lasts_longer_than_the_grace(pki: Pki, caplog: pytest.LogCaptureFixture) -> None:
     routes = Routes()
     async with opened(routes, pki.server_context(), PATIENT) as door, AsyncExitStack() as stack:
         work = await stack.enter_async_context(dial(door, pki.client_context()))
@@ -334,7 +334,8 @@ async def test_closing_cuts_what_lasts_longer_than_the_grace(pki: Pki) -> None:
         assert routes.cancelled
         assert door.connections == 0
         assert await shaking.end() == b""
-        await work.end()
+        assert (await work.answer()).status == 503
+    assert caplog.text == ""
 
 
 async def test_closing_waits_for_work_whose_client_has_left() -> None:

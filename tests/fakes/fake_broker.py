@@ -6,7 +6,9 @@ The end-to-end tests run the same client against the real daemon; they are what 
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import socket
 import ssl
 import tempfile
 import threading
@@ -273,7 +275,15 @@ class _Requests(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         self.request.settimeout(10)
-        self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+        with socket.socket(fileno=os.dup(self.request.fileno())) as raw:
+            raw.settimeout(10)
+            try:
+                self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+            except ssl.SSLError:
+                # Closing with bytes unread would reset the connection, and the client might never see the alert.
+                while raw.recv(65536):
+                    pass
+                raise
         super().setup()
 
     def finish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import socket
@@ -96,7 +97,6 @@ class _Boot:
         self._log = log
         self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._notices.bind(f"\0{name}")
-        self._notices.settimeout(BOOT_LIMIT_S)
         # --pdeathsig and --kill-child: should the test run be killed, all of it ends too.
         argv = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         argv += ["sh", str(HERE / "nspawn.sh"), name, str(root), " ".join(map(str, cgroups)), *options]
@@ -109,11 +109,15 @@ class _Boot:
 
     def leader(self) -> int:
         """The pid of the machine's systemd, once it has booted."""
+        ended = os.pidfd_open(self._process.pid)
         try:
-            while b"READY=1" not in self._notices.recv(4096).split(b"\n"):
-                pass
-        except TimeoutError:
-            raise AssertionError(f"the machine did not boot:\n{self._log.read_text(errors='replace')}") from None
+            ready = False
+            while not ready:
+                told, _, _ = select.select([self._notices.fileno(), ended], [], [], BOOT_LIMIT_S)
+                assert told == [self._notices.fileno()], f"no boot:\n{self._log.read_text(errors='replace')}"
+                ready = b"READY=1" in self._notices.recv(4096).split(b"\n")
+        finally:
+            os.close(ended)
         # Whoever goes on sending must find nobody here: a queue that nobody reads would halt the machine's systemd.
         self._notices.close()
         pid = self._process.pid
@@ -123,8 +127,9 @@ class _Boot:
 
     def __exit__(self, *_: object) -> None:
         # The shell is PID 1 of the namespace: with it the kernel ends all the others, and only then unshare returns.
-        for shell in _children(self._process.pid) or [self._process.pid]:
-            os.kill(shell, signal.SIGKILL)
+        if self._process.poll() is None:
+            for shell in _children(self._process.pid) or [self._process.pid]:
+                os.kill(shell, signal.SIGKILL)
         self._process.wait()
         self._notices.close()
 
