@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.wire.bodies import consume_body
+
 ROOT = Path(__file__).parent.parent
 MODEL = (ROOT / "docs" / "THREAT_MODEL.md").read_text()
 ROWS = [line for line in MODEL.splitlines() if line.startswith("| ") and not line.startswith(("| attack", "| promise"))]
@@ -31,3 +33,15 @@ def test_every_promise_and_every_attack_has_its_row() -> None:
     assert [f"P{n}" for n in range(1, 38)] == re.findall(r"^\| (P\d+) \|", MODEL, re.MULTILINE)
     attacks = MODEL.split("## Attacks")[1].split("## Promises")[0]
     assert len(re.findall(r"^\| ", attacks, re.MULTILINE)) - 1 == 15
+
+
+def test_the_doors_page_shows_a_consume_as_the_door_takes_it() -> None:
+    page = (ROOT / "docs" / "formats" / "doors.md").read_text()
+    example = page.split("```json\n")[1].split("```")[0]
+    assert consume_body(example.encode()).attempt == "b7d5"
+
+
+def test_every_link_between_the_documents_leads_somewhere() -> None:
+    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -139,11 +139,14 @@ def test_the_loop_tries_again_says_so_and_recovers(broker: FakeBroker, world: Wo
 
 
 @pytest.mark.promise("P35")
+@pytest.mark.parametrize("gone", [False, True])
 def test_the_loop_warns_to_the_end_and_then_says_what_helps(
-    broker: FakeBroker, world: World, folder: IdentityFolder
+    broker: FakeBroker, world: World, folder: IdentityFolder, gone: bool
 ) -> None:
     broker.issue = lambda key, cn, generation: broker.ca.sign_agent(key, cn, generation, life=timedelta(hours=2))
     enrol(folder, broker)
+    if gone:
+        broker.stop()
     broker.answers["/renew"] = (503, b"{}", {})
     with pytest.raises(Barred, match="only a new invite helps"):
         world.run(folder)

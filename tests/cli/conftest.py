@@ -104,12 +104,12 @@ def _on_terminal(
         )  # fmt: skip
     finally:
         os.close(slave)
-    try:
-        with process:
+    with process:
+        try:
             yield process, master
-    finally:
-        process.kill()
-        os.close(master)
+        finally:
+            process.kill()
+            os.close(master)
 
 
 def _read(master: int) -> bytes:

@@ -132,7 +132,7 @@ def test_a_locked_key_asks_for_its_passphrase_on_the_terminal(
     ended = cli.on_terminal(
         "directive", "sign", "worker-a", "--generation", "1", "--instruction", "x", "--yes", "--key", locked,
         "--config", instance, "--out", "d.json",
-        env={"DISPLAY": display} if display else None, answers={"passphrase": PASSPHRASE},
+        env={"DISPLAY": display} if display else None, answers={"Enter passphrase": PASSPHRASE},
     )  # fmt: skip
     assert ended.status == 0, ended.screen
     assert PASSPHRASE not in ended.screen
@@ -144,7 +144,7 @@ def test_a_locked_key_asks_for_its_passphrase_on_the_terminal(
 def test_a_wrong_passphrase_signs_nothing(cli: Cli, instance: Path, locked: Path) -> None:
     ended = cli.on_terminal(
         "directive", "sign", "worker-a", "--generation", "1", "--instruction", "x", "--yes", "--key", locked,
-        "--config", instance, "--out", "d.json", answers={"passphrase": "wrong"},
+        "--config", instance, "--out", "d.json", answers={"Enter passphrase": "wrong"},
     )  # fmt: skip
     assert ended.status == Exit.SIGNING_FAILED
     assert "ssh-keygen did not sign" in ended.screen

@@ -156,8 +156,10 @@ class Routes:
 
     async def _work_then_poll(self, request: Request) -> Response:
         await self._held(request)
-        await request.wait(asyncio.Event().wait())
+        await request.wait(self.release.wait())
         await asyncio.sleep(0)  # nothing of the interruption is left over
+        await request.wait(asyncio.Event().wait())
+        await asyncio.sleep(0)
         return Response(200, b"{}")
 
     async def _never(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from broker.doors.listen import Limits
+from broker.doors.peer import Peer
 from broker.doors.socket import bind_tcp
 from broker.errors import Fatal
 from tests.doors.setting import LARGE_BYTES, LONG, PATIENT_S, Client, Pki, Routes, chunked, dial, get, opened, post
@@ -110,6 +111,16 @@ async def test_work_may_last_longer_than_every_deadline(limit: str) -> None:
             await silent.end()  # its deadline comes after the other's would
         routes.release.set()
         assert (await client.answer()).json == {"a": 1}
+
+
+async def test_an_unwanted_body_that_came_in_time_leaves_the_connection_open() -> None:
+    limits = replace(PATIENT, body_s=SHORT, first_s=3 * SHORT)
+    async with opened(Routes(), None, limits) as door, dial(door) as client:
+        assert (await client.ask(post("/nowhere")[:-2])).status == 404
+        client.send(b"{}")
+        async with dial(door) as silent:
+            await silent.end()  # its deadline comes after the other's would
+        assert (await client.ask(get("/here"))).status == 200
 
 
 @pytest.mark.promise("P11", "P32")
@@ -281,17 +292,24 @@ async def test_too_many_pipelined_requests_close_the_connection_after_the_one_at
 # leaving and closing
 
 
-async def test_a_client_that_leaves_stops_no_work(pki: Pki) -> None:
+@pytest.mark.parametrize("behind", [b"", get("/here")])
+@pytest.mark.parametrize("over_tls", [False, True])
+async def test_a_client_that_leaves_stops_no_work(
+    pki: Pki, caplog: pytest.LogCaptureFixture, over_tls: bool, behind: bytes
+) -> None:
+    server, context = (pki.server_context(), pki.client_context("worker-a")) if over_tls else (None, None)
     routes = Routes()
-    async with opened(routes, pki.server_context(), PATIENT) as door:
-        async with dial(door, pki.client_context("worker-a")) as client:
-            client.send(get("/poll-then-work"))
+    async with opened(routes, server, PATIENT) as door:
+        async with dial(door, context) as client:
+            client.send(get("/poll-then-work") + behind)
             await routes.entered.wait()
             routes.entered.clear()
         await asyncio.wait_for(routes.entered.wait(), PATIENT_S)  # the poll ended, because the client is gone
         routes.release.set()
         await asyncio.wait_for(routes.finished.wait(), PATIENT_S)
+        await door.close(LONG)
     assert not routes.cancelled
+    assert (routes.reached, caplog.text) == ([], "")
 
 
 async def test_closing_ends_polls_and_streams_properly_and_lets_work_finish() -> None:
@@ -364,6 +382,16 @@ async def test_a_poll_that_begins_while_the_door_closes_ends_at_once() -> None:
         routes.release.set()
         await asyncio.wait_for(closing, PATIENT_S)
         assert (await client.answer()).status == 200
+
+
+async def test_whoever_cancels_work_for_good_is_heard_even_while_its_client_leaves() -> None:
+    peer = Peer()
+    work = asyncio.create_task(peer.wait(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    peer.end()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
 
 
 def test_an_address_in_use_is_named() -> None:

@@ -39,9 +39,8 @@ def required() -> None:
 class Machine:
     """The booted machine. Everything here runs inside it."""
 
-    def __init__(self, leader: int, log: Path) -> None:
+    def __init__(self, leader: int) -> None:
         self._leader = leader
-        self._log = log
 
     def run(
         self, *argv: str, expect: int | None = 0, user: str = "", env: dict[str, str] | None = None
@@ -56,10 +55,6 @@ class Machine:
         told = f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
         assert expect is None or done.returncode == expect, told
         return done
-
-    def show(self, unit: str, name: str) -> str:
-        """One property of a unit."""
-        return self.run("systemctl", "show", "--value", f"--property={name}", unit).stdout.strip()
 
     def until(self, reached: Callable[[], bool], what: str, limit_s: float = 30.0) -> None:
         """Ask again until it is so: for what systemd has no call to wait on."""
@@ -84,7 +79,7 @@ def booted(folder: Path, *options: str) -> Iterator[Machine]:
         cgroup.mkdir()
     try:
         with _Boot(name, root, cgroups, log, (*_binds(), *options)) as boot:
-            yield Machine(boot.leader(), log)
+            yield Machine(boot.leader())
     finally:
         for cgroup in cgroups:
             _remove(cgroup)

@@ -50,12 +50,15 @@ class Instance:
         told: dict[str, Any] = json.loads(self.broker("status", "--json")[0])
         return told
 
-    def unit(self, *names: str) -> str:
-        """Properties of the unit, by systemd's word: a line each."""
+    def properties(self, *names: str) -> dict[str, str]:
+        """Properties of the unit, by systemd's word."""
         scope = "--user" if self._user else "--system"
-        asked = [f"--property={name}" for name in names]
-        argv = ("systemctl", scope, "show", "--value", *asked, UNIT)
-        return self.machine.run(*argv, user=self._user, env=self._env).stdout.strip()
+        argv = ("systemctl", scope, "show", f"--property={','.join(names)}", UNIT)
+        lines = self.machine.run(*argv, user=self._user, env=self._env).stdout.splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+    def unit(self, name: str) -> str:
+        return self.properties(name)[name]
 
     def kill(self, signal: str) -> None:
         """Signal the daemon, and wait until systemd has another one ready in its place."""
@@ -63,8 +66,8 @@ class Instance:
         self.machine.run("kill", f"-{signal}", was)
 
         def back() -> bool:
-            active, *pid = sorted(self.unit("ActiveState", "MainPID").split(), reverse=True)
-            return active == "active" and pid not in (["0"], [was])
+            now = self.properties("ActiveState", "MainPID")
+            return now["ActiveState"] == "active" and now["MainPID"] != was
 
         self.machine.until(back, f"a new broker after SIG{signal}")
 
