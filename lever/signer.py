@@ -45,7 +45,12 @@ def sign(key: Path, namespace: str, raw: bytes, environment: Mapping[str, str] =
 
 def is_encrypted(private: Path) -> bool:
     """Does this private key's file ask for a passphrase? False also where it can't be read as a key at all."""
-    return not _opens(private, "") and private.read_bytes().startswith(b"-----BEGIN ")
+    argv = ["ssh-keygen", "-y", "-P", "", "-f", str(private)]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError:
+        return False
+    return done.returncode != 0 and b"incorrect passphrase" in done.stderr
 
 
 def _halves(key: Path) -> tuple[Path | None, Path]:
@@ -117,15 +122,6 @@ def _explained(private: Path | None, public: Path, status: int) -> CliError:
             f'eval "$(ssh-agent)" && ssh-add {private}; or run this in a terminal',
         )
     return _failed(f"ssh-keygen did not sign with {private} (exit status {status})", f"ssh-keygen -y -f {private}")
-
-
-def _opens(private: Path, passphrase: str) -> bool:
-    argv = ["ssh-keygen", "-y", "-P", passphrase, "-f", str(private)]
-    quiet = subprocess.DEVNULL
-    try:
-        return subprocess.run(argv, stdin=quiet, stdout=quiet, stderr=quiet, check=False).returncode == 0
-    except OSError:
-        return False
 
 
 def _has_terminal() -> bool:

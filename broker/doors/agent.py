@@ -14,7 +14,7 @@ from broker.rules import consume as rules
 from broker.rules import decision, identity
 from broker.rules.rates import Bucket, TokenBucket
 from broker.turn import Turn
-from broker.wire import answers, bodies, statement, times
+from broker.wire import answers, bodies, times
 from broker.wire.caller import Caller
 from broker.wire.names import Cn, Digest, Instant
 from broker.wire.verified import Standing
@@ -23,6 +23,7 @@ MAX_WAIT_S = 30.0
 _JSON = "application/json"
 _BARS = {Reason.CERTIFICATE_EXPIRED, Reason.AGENT_REVOKED, Reason.AGENT_FROZEN, Reason.NO_CERTIFICATE}
 _MISS = Response(404, answers.MISS)
+_UNAVAILABLE = Response(503, b'{"error":"unavailable"}')
 _FORBIDDEN = Response(403, answers.FORBIDDEN)
 
 
@@ -78,7 +79,7 @@ class AgentDoor:
         standing = await self.standing()
         decide = partial(rules.consume, caller=caller, raw_id=body.id, attempt=body.attempt or "", standing=standing)
         raw = await self.turn.take(decide, self.clock())
-        return Response(200, answers.consumed(statement.read(raw)))
+        return Response(200, answers.consumed(raw))
 
     async def _check(self, request: Request) -> Response:
         caller = await self._caller(request, "check")
@@ -174,8 +175,8 @@ class AgentDoor:
                 return _FORBIDDEN
             except Refused as error:
                 return _REASONED.get(error.reason, refused)
-            except BrokerError:
-                return refused
+            except BrokerError:  # the journal failed, or a verifier is away: not a verdict on who asks
+                return refused if op in ("consume", "check", "enrol") else _UNAVAILABLE
 
         return guarded
 

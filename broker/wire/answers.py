@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 
 from broker.wire.names import DirectiveId, Instant
-from broker.wire.statement import BoundAction, Statement, action_json
 from broker.wire.times import show
 
 MISS = b'{"error":"not found"}'
@@ -20,16 +19,18 @@ def encode(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-def consumed(statement: Statement) -> bytes:
+def consumed(admitted: bytes) -> bytes:
     """What a consume gives: the signed action as it was signed, or an instruction's text with its note.
 
+    admitted: a statement's bytes, read strictly when they were admitted, so that a plain read is enough here.
     `enforced: false` says that nothing outside the agent holds it to a bound action yet.
     """
-    action = statement.action
-    head = {"id": statement.directive_id, "kind": action.kind}
-    if isinstance(action, BoundAction):
-        return encode(head | {"action": action_json(action), "enforced": False})
-    return encode(head | {"advisory_text": action.text, "note": ADVISORY_NOTE})
+    statement = json.loads(admitted)
+    action = statement["action"]
+    head = {"id": statement["directive_id"], "kind": action["kind"]}
+    if action["kind"] == "instruction":
+        return encode(head | {"advisory_text": action["text"], "note": ADVISORY_NOTE})
+    return encode(head | {"action": {"args": {}, **action}, "enforced": False})
 
 
 def checked(id: str, state: str) -> bytes:

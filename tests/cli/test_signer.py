@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from broker.wire.names import NAMESPACE_DIRECTIVE
 from lever import signer
 from lever.exits import CliError, Exit
+from lever.forwarded import why_forwarded
 from tests.cli.conftest import Cli, Done
 from tests.rig import make_key
 
@@ -64,8 +66,8 @@ def listening_as(name: str, path: Path, real: Path) -> Iterator[int]:
     """A process of this name that listens on the socket and passes on to the real agent; its id."""
     program = path.parent / name
     program.symlink_to(sys.executable)
-    argv = [str(program), "-E", str(RELAY), str(path), str(real)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONHOME": ""}) as process:
+    argv = [str(program), str(RELAY), str(path), str(real)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "listening\n"
         yield process.pid
@@ -226,11 +228,9 @@ def no_key(key: Path) -> str:
 def test_a_key_that_cannot_sign_is_told_with_what_is_wrong(cli: Cli, instance: Path, key: Path, spoil: object) -> None:
     assert callable(spoil)
     told = spoil(key)
-    if spoil is no_key:
-        Path(f"{key}.pub").unlink()
     done = signed(cli, instance, key)
     assert done.status == Exit.SIGNING_FAILED
-    assert told in done.stderr or (spoil is no_key and "passphrase" in done.stderr)
+    assert told in done.stderr
     assert "hint:  " in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -256,27 +256,63 @@ def test_without_ssh_keygen(key: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_key_of_another_user(cli: Cli, instance: Path, key: Path) -> None:
-    """Root can read everything, so this one runs as nobody."""
+def test_a_key_of_another_user(short: Path) -> None:
+    """Root can read everything, so this becomes nobody."""
+    key = make_key(short / "key")
+    short.chmod(0o755)
     code = (
-        "import sys; from pathlib import Path; from lever import signer\n"
+        "import os, sys; from pathlib import Path; from lever import signer\n"
+        "os.setuid(65534)\n"
         "try: signer.sign(Path(sys.argv[1]), 'ns', b'x')\n"
         "except signer.CliError as error: print(error.text)"
     )
-    for place in (cli.folder, *cli.folder.parents):
-        if place.stat().st_uid == 0 and place != Path("/tmp") and Path("/tmp") in place.parents:
-            place.chmod(0o755)
-    done = subprocess.run([sys.executable, "-c", code, str(key)], user=65534, capture_output=True, text=True)
-    if "lever" in done.stderr:
-        pytest.skip("nobody can't read this installation")
+    done = subprocess.run([sys.executable, "-c", code, str(key)], capture_output=True, text=True, check=True)
     assert "can't be read by this user" in done.stdout
+
+
+@contextmanager
+def orphaned(path: Path) -> Iterator[None]:
+    """A socket whose listener is gone while somebody else still accepts, as with an ssh-agent that went to the background."""
+    code = (
+        "import os, socket, sys\n"
+        "line = socket.socket(socket.AF_UNIX); line.bind(sys.argv[1]); line.listen()\n"
+        "if os.fork(): os._exit(0)\n"
+        "print(os.getpid(), flush=True)\n"
+        "while True: line.accept()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        pid = int(process.stdout.readline())
+        process.wait()
+        yield
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("name", "session", "forwarded"),
+    [
+        ("ssh-XXabcdef12/agent.4711", {}, False),
+        # An ssh-agent started within an ssh session has the same name as a forwarded one; its listener has gone.
+        ("ssh-XXabcdef12/agent.4711", {"SSH_CONNECTION": "a 1 b 2"}, False),
+        ("s.Ab1.agent.Cd2", {"SSH_CONNECTION": "a 1 b 2"}, False),
+        ("s.Ab1.sshd.Cd2", {}, True),
+    ],
+)
+def test_where_the_listener_is_gone_the_name_tells(
+    short: Path, name: str, session: dict[str, str], forwarded: bool
+) -> None:
+    path = short / name
+    path.parent.mkdir(exist_ok=True)
+    with orphaned(path):
+        assert (why_forwarded(path, session) is not None) == forwarded
+        link = short / "link"
+        link.symlink_to(path)
+        assert (why_forwarded(link, session) is not None) == forwarded
 
 
 @pytest.fixture
 def short() -> Iterator[Path]:
     """A folder whose path leaves room for a socket's name."""
-    import tempfile
-
     made = Path(tempfile.mkdtemp(dir="/tmp"))
     yield made
     shutil.rmtree(made)
