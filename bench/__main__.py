@@ -109,7 +109,7 @@ def memory(folder: Path) -> None:
     many = make(folder / "tombstones", 1, 1, consumed=101_000)
     aimed("a tombstone", [(resident(many.pid) - resident(few.pid)) / 100_000], "bytes", most=400)
     many.rig.close()
-    before, lines = resident(few.pid), 500
+    before, lines = resident(few.pid), 250
     held = idle(few, lines)
     aimed("an idle connection", [(resident(few.pid) - before) / lines / 1024], "KB", most=60)
     for line in held:

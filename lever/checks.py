@@ -196,9 +196,9 @@ def broker(place: Place) -> Iterator[Finding]:
     from lever.line import Line
 
     try:
-        with Line(place.socket) as line:
-            line.meet(place.instance)
-            health = line.get("/health")
+        line = Line(place.socket)
+        line.meet(place.instance)
+        health = line.get("/health")
     except CliError as error:
         yield Finding("broker", "fail", error.text, error.hint)
         return

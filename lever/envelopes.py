@@ -27,20 +27,20 @@ def order(place: Place, op: str, params: dict[str, str], *, quiet: bool = False)
 
 def ask(place: Place, route: str, op: str, params: dict[str, str]) -> dict[str, Any]:
     """The answer to a signed operation that only reads."""
-    with Line(place.socket) as open_line:
-        open_line.meet(place.instance)
-        return open_line.post(route, order(place, op, params, quiet=True))
+    return _met(place).post(route, order(place, op, params, quiet=True))
 
 
 def change(place: Place, route: str, op: str, params: dict[str, str]) -> dict[str, Any]:
     """The answer to a signed operation that changes something."""
-    with Line(place.socket) as open_line:
-        open_line.meet(place.instance)
-        return open_line.post(route, order(place, op, params))
+    return _met(place).post(route, order(place, op, params))
 
 
 def watch(place: Place, params: dict[str, str]) -> Iterator[dict[str, Any]]:
     """What the broker records from now on, as it comes."""
-    with Line(place.socket) as open_line:
-        open_line.meet(place.instance)
-        yield from open_line.stream("/admin/observe", order(place, "observe", params, quiet=True))
+    yield from _met(place).stream("/admin/observe", order(place, "observe", params, quiet=True))
+
+
+def _met(place: Place) -> Line:
+    found = Line(place.socket)
+    found.meet(place.instance)
+    return found

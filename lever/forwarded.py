@@ -36,15 +36,23 @@ def why_forwarded(path: Path, environment: Mapping[str, str]) -> str | None:
     """
     pid = _listener(path)
     name = _process_name(pid) if pid else None
+    if name in _FORWARDERS:
+        return f"{name} (process {pid}) listens on it"
     if name is not None:
-        return f"{name} (process {pid}) listens on it" if name in _FORWARDERS else None
-    place = str(path.resolve())
+        return None
+    is_gone = pid is not None and not _alive(pid)
+    return judged_by_place(str(path.resolve()), is_gone=is_gone, in_session="SSH_CONNECTION" in environment)
+
+
+def judged_by_place(place: str, *, is_gone: bool, in_session: bool) -> str | None:
+    """As `why_forwarded`, where the name of the listening process is not known.
+
+    is_gone: the process is known to have ended; in_session: this is a session of sshd.
+    """
     if _NAME_OF_SSHD.fullmatch(Path(place).name):
         return "its name is one that sshd gives"
     # ssh-agent listens and then forks, so its listener is often gone; that of sshd lives as long as the session.
-    if pid and not _alive(pid):
-        return None
-    if "SSH_CONNECTION" in environment and _PLACE_OF_OLD.fullmatch(place):
+    if in_session and not is_gone and _PLACE_OF_OLD.fullmatch(place):
         return "this is a session of sshd, and the socket stands where sshd puts it"
     return None
 

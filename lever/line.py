@@ -1,33 +1,38 @@
-"""The line to a broker: HTTP over the operator socket, and each way it can fail as a failure of the command."""
+"""The line to a broker: HTTP over the operator socket, and each way it can fail as a failure of the command.
+
+With http.client and not httpx2: that one leaves its socket open when a connect fails, hides the system's error, and takes
+longer to import than a request takes. Each request has a connection of its own: a person may think for minutes between
+two of them, and the broker closes idle ones.
+"""
 
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
-
-import httpx2
+from typing import Any, Literal
+from urllib.parse import urlencode
 
 from broker.errors import Reason
 from broker.wire.names import Instance
 from lever.exits import CliError, Exit
 
 Answer = dict[str, Any]
-_TIMEOUT = httpx2.Timeout(60, connect=5)
+_CONNECT_S = 5.0
+_ANSWER_S = 60.0
 """A send may wait ten seconds for the first delivery, and behind others for its verification."""
 _MAX_PATH_BYTES = 103  # macOS; Linux has 107
 _SERVE = "lever broker serve"
 
 
-def health(socket: Path) -> Answer:
+def health(path: Path) -> Answer:
     """How the broker behind this socket is. Raises CliError with exit code 4 when none answers."""
-    with Line(socket) as line:
-        return line.get("/health")
+    return Line(path).get("/health")
 
 
 def signed_pair(name: Literal["statement", "envelope"], raw: bytes, signature: bytes) -> Answer:
@@ -35,26 +40,42 @@ def signed_pair(name: Literal["statement", "envelope"], raw: bytes, signature: b
     return {name: base64.b64encode(raw).decode(), "signature": base64.b64encode(signature).decode()}
 
 
-class Line:
-    """An open line to the broker behind a socket. Every failure is a CliError with its own words and exit code."""
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a unix socket. answer_s: how long to wait for each part of an answer; None for ever."""
 
-    def __init__(self, socket: Path) -> None:
-        self.socket = socket.absolute()
+    def __init__(self, path: str, answer_s: float | None) -> None:
+        super().__init__("operator")
+        self._path = path
+        self._answer_s = answer_s
+
+    def connect(self) -> None:
+        """As http.client does it, but to a path."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_CONNECT_S)
+        self.sock.connect(self._path)
+        self.sock.settimeout(self._answer_s)
+
+
+class _NotConnected(Exception):
+    """Nothing was sent. error: what the system said."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Line:
+    """The way to the broker behind a socket. Every failure is a CliError with its own words and exit code."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = path.absolute()
         # The system takes few bytes; from a folder nearby the relative path may have fewer.
-        path = min(str(self.socket), os.path.relpath(self.socket), key=len)
-        if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        self._path = min(str(self.socket), os.path.relpath(self.socket), key=len)
+        if len(os.fsencode(self._path)) > _MAX_PATH_BYTES:
             raise CliError(
                 f"expected a socket path of at most {_MAX_PATH_BYTES} bytes, found {self.socket}",
                 hint="set operator.socket in the configuration, or --socket, to a shorter path",
             )
-        transport = httpx2.HTTPTransport(uds=path)
-        self._client = httpx2.Client(transport=transport, base_url="http://operator", timeout=_TIMEOUT, trust_env=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._client.close()
 
     def meet(self, instance: Instance) -> None:
         """Make sure, before anything is signed, that a broker of this instance answers."""
@@ -68,41 +89,39 @@ class Line:
 
     def get(self, route: str, **query: str) -> Answer:
         """What the broker answers to a question that needs no signature."""
-        with self._told():
-            return self._answer(self._client.get(route, params=query))
+        with self._asked("GET", f"{route}?{urlencode(query)}" if query else route, None, _ANSWER_S) as response:
+            return self._object(response.read())
 
     def post(self, route: str, body: Mapping[str, Any]) -> Answer:
         """What the broker answers to a signed request."""
-        with self._told():
-            return self._answer(self._client.post(route, json=body))
+        with self._asked("POST", route, body, _ANSWER_S) as response:
+            return self._object(response.read())
 
     def stream(self, route: str, body: Mapping[str, Any]) -> Iterator[Answer]:
         """The objects of a stream, as they come; it ends when the broker ends it."""
-        endless = httpx2.Timeout(_TIMEOUT.connect, read=None)
-        with self._told(), self._client.stream("POST", route, json=body, timeout=endless) as response:
-            if response.status_code != 200:
-                response.read()
-                self._answer(response)
-            for line in response.iter_lines():
-                yield self._object(line.encode())
+        with self._asked("POST", route, body, None) as response:
+            while line := response.readline():
+                yield self._object(line)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Failures of the transport, in words."""
-        try:
-            yield
-        except httpx2.ConnectError as error:
-            raise self._not_connected(_os_error(error)) from error
-        except httpx2.ConnectTimeout as error:
-            raise self._lost(f"the broker on {self.socket} does not accept connections") from error
-        except httpx2.TimeoutException as error:
-            raise self._lost(
-                f"the broker on {self.socket} did not answer in time; it may have taken the request"
-            ) from error
-        except httpx2.TransportError as error:
-            raise self._lost(f"the broker on {self.socket} hung up; it may have taken the request") from error
+    def _asked(
+        self, method: str, route: str, body: Mapping[str, Any] | None, answer_s: float | None
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The response to a request, once it is known to be a good one. Failures of the transport in words."""
+        with closing(_Connection(self._path, answer_s)) as connection:
+            try:
+                response = _sent(connection, method, route, body)
+                if response.status != 200:
+                    raise self._refused(response.status, response.read())
+                yield response
+            except _NotConnected as error:
+                raise self._not_connected(error.error) from error
+            except TimeoutError as error:
+                raise self._lost(f"no answer from {self.socket} in time; the request may have been taken") from error
+            except (OSError, http.client.HTTPException) as error:
+                raise self._lost(f"{self.socket} hung up; the request may have been taken") from error
 
-    def _not_connected(self, error: OSError | None) -> CliError:
+    def _not_connected(self, error: OSError) -> CliError:
         if isinstance(error, FileNotFoundError):
             return self._lost(f"expected a broker on {self.socket}, found no such socket", _SERVE)
         if isinstance(error, ConnectionRefusedError):
@@ -112,15 +131,10 @@ class Line:
                 f"this user may not open {self.socket}",
                 "run this as the broker's user, or have it add your uid to operator.uids",
             )
-        return self._lost(f"no line to a broker on {self.socket}: {error or 'unknown error'}", f"ls -l {self.socket}")
+        return self._lost(f"no line to a broker on {self.socket}: {error}", f"ls -l {self.socket}")
 
     def _lost(self, text: str, hint: str = "lever broker status") -> CliError:
         return CliError(text, hint=hint, exit=Exit.NOT_REACHABLE)
-
-    def _answer(self, response: httpx2.Response) -> Answer:
-        if response.status_code == 200:
-            return self._object(response.content)
-        raise self._refused(response)
 
     def _object(self, raw: bytes) -> Answer:
         try:
@@ -131,11 +145,11 @@ class Line:
             raise self._lost(f"expected a broker on {self.socket}, found something else: it does not answer in JSON")
         return value
 
-    def _refused(self, response: httpx2.Response) -> CliError:
+    def _refused(self, status: int, raw: bytes) -> CliError:
         """A refusal in the broker's own words."""
-        body = self._object(response.content)
+        body = self._object(raw)
         words, hint = (str(body.get(field) or "") for field in ("error", "hint"))
-        match response.status_code:
+        match status:
             case 400 if body.get("reason") == Reason.BAD_SIGNATURE:
                 return CliError(
                     f"the broker does not accept the signature: {words}", hint=hint, exit=Exit.VERIFICATION_FAILED
@@ -146,7 +160,7 @@ class Line:
                     hint=hint or "the configuration needs an operator block: docs/formats/config.md",
                     exit=Exit.REFUSED,
                 )
-            case status if status >= 500:
+            case _ if status >= 500:
                 return CliError(
                     f"the broker can't answer: {words}", hint=hint or "lever doctor", exit=Exit.NOT_REACHABLE
                 )
@@ -154,9 +168,11 @@ class Line:
                 return CliError(f"the broker refused: {words}", hint=hint, exit=Exit.REFUSED)
 
 
-def _os_error(error: BaseException) -> OSError | None:
-    """What the system said, underneath the HTTP client's own exceptions."""
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, OSError):
-        seen = seen.__cause__ or seen.__context__
-    return seen
+def _sent(connection: _Connection, method: str, route: str, body: Mapping[str, Any] | None) -> http.client.HTTPResponse:
+    try:
+        connection.connect()
+    except OSError as error:
+        raise _NotConnected(error) from error
+    raw = None if body is None else json.dumps(body).encode()
+    connection.request(method, route, raw, {} if raw is None else {"content-type": "application/json"})
+    return connection.getresponse()

@@ -163,8 +163,8 @@ def test_without_the_defence_its_test_fails(mutant: Mutant, tmp_path: Path) -> N
     text = file.read_text()
     assert text.count(mutant.old) == 1, "the mutant no longer fits the code"
     file.write_text(text.replace(mutant.old, mutant.new))
-    argv = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", mutant.test]
+    argv = [sys.executable, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", mutant.test]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, f"survived, or never ran (status {done.returncode}):\n{done.stdout[-2000:]}"
-    assert "failed" in done.stdout
+    assert "1 failed" in done.stdout

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from uvicorn.config import Config
@@ -51,7 +52,7 @@ class Door:
         self._limits = limits or Limits()
         self._config = _uvicorn_config(app)
         self._state = ServerState()
-        self._arriving: dict[asyncio.Task[None], socket.socket] = {}
+        self._arriving: dict[asyncio.Task[None], None] = {}  # in order of arrival
         self._sweeper: asyncio.TimerHandle | None = None
         self._complained_at = -math.inf
 
@@ -119,11 +120,13 @@ class Door:
                 return
             accepted.setblocking(False)
             task = self._loop.create_task(self._arrive(accepted))
-            self._arriving[task] = accepted
-            task.add_done_callback(self._arrived)
+            self._arriving[task] = None
+            task.add_done_callback(partial(self._arrived, accepted))
             if len(self._arriving) > self._limits.max_handshakes:
                 # An honest handshake takes milliseconds: when there are too many, the oldest is a silent one.
-                next(iter(self._arriving)).cancel()
+                oldest = next(iter(self._arriving))
+                del self._arriving[oldest]
+                oldest.cancel()
 
     def _resume(self, listener: socket.socket) -> None:
         if listener in self._sockets:
@@ -146,8 +149,8 @@ class Door:
             if connection.transport is None:  # never made
                 connection.parser = None  # it and the connection hold each other
 
-    def _arrived(self, task: asyncio.Task[None]) -> None:
-        accepted = self._arriving.pop(task)
+    def _arrived(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        self._arriving.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             accepted.close()  # also where the task never got to run

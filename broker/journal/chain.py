@@ -19,9 +19,9 @@ from broker.wire.records import Fact, InstanceCreated, Record
 
 
 class Chain:
-    """What the record segments hold. After `walk`: `end`, `next_seq` and `head` say where the next record goes.
+    """What the record segments hold at this moment. After `walk`: `end`, `next_seq`, `head` are where the next record goes.
 
-    next_seq and head are None behind bytes that can't be read: what follows is then taken at its word.
+    next_seq and head are None behind bytes that can't be read: what follows is then taken at its word. Raises OSError.
     """
 
     def __init__(self, disk: Disk, path: Path, instance: Instance) -> None:
@@ -31,10 +31,11 @@ class Chain:
         self._disk = disk
         self._folder = path / JOURNAL
         self._instance = instance
+        self._there = segments.extent(disk, self._folder)
 
     def walk(self) -> Iterator[Record | Problem]:
         """Every record that can be read, and every problem, in the order of the files. Raises OSError."""
-        there = segments.numbers(self._disk, self._folder)
+        there = self._there.numbers
         expected = 1
         for number in there or [0]:
             if number != expected:
@@ -49,7 +50,7 @@ class Chain:
 
     def _segment(self, number: int, *, last: bool) -> Iterator[Record | Problem]:
         file = _file(number)
-        frames = segments.frames(self._disk, self._folder / segments.name(number))
+        frames = segments.frames(self._disk, self._folder / segments.name(number), self._there.limit(number))
         first = next(frames, None)
         try:
             got = opening(first, file, RecordsHeader(self._instance, number, 1, NO_DIGEST))

@@ -36,6 +36,9 @@ class Disk(Protocol):
     def read_at(self, fd: int, offset: int, size_bytes: int) -> bytes:
         """Up to so many bytes from there; empty at the end of the file."""
 
+    def size(self, path: Path) -> int:
+        """How many bytes the file has."""
+
     def truncate(self, fd: int, size_bytes: int) -> None:
         """Cut the file to this size."""
 
@@ -75,6 +78,9 @@ class RealDisk:
 
     def read_at(self, fd: int, offset: int, size_bytes: int) -> bytes:
         return os.pread(fd, size_bytes, offset)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
 
     def truncate(self, fd: int, size_bytes: int) -> None:
         os.ftruncate(fd, size_bytes)

@@ -39,10 +39,10 @@ def verify(path: Path) -> Report:
     Raises Fatal when the folder is no state folder or can't be read.
     """
     instance, disk = read_instance(path), RealDisk()
-    chain, scan = Chain(disk, path, instance), PayloadScan(disk, path, instance)
     problems: list[Problem] = []
     records = payloads = 0
     try:
+        chain, scan = Chain(disk, path, instance), PayloadScan(disk, path, instance)
         for found in chain.walk():
             if isinstance(found, Problem):
                 problems.append(found)

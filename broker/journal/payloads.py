@@ -19,7 +19,7 @@ from broker.wire.records import PayloadRef
 
 
 class PayloadScan:
-    """One pass over the payload segments, beside the pass over the records: references come in the order of the bytes.
+    """One pass over the payload segments of this moment, beside a Chain made before: references come in their order.
 
     After `finish`, `end` says where the next payload goes. Frames that no record names are whole or a torn tail.
     """
@@ -29,6 +29,7 @@ class PayloadScan:
         self._disk = disk
         self._folder = path / PAYLOADS
         self._instance = instance
+        self._there = segments.extent(disk, self._folder)
         self._frames: Iterator[Found] = iter(())
         self._ahead: Found | None = None
         self._told: set[int] = set()
@@ -49,9 +50,8 @@ class PayloadScan:
 
     def _reach(self, ref: PayloadRef, seq: int) -> Iterator[Problem]:
         if ref.segment > self.end.segment and ref.segment not in self._told:
-            there = segments.numbers(self._disk, self._folder)
-            if ref.segment in there:
-                yield from self._pass([n for n in there if self.end.segment < n <= ref.segment])
+            if ref.segment in self._there.numbers:
+                yield from self._pass(ref.segment)
             else:
                 yield self._missing(ref.segment, seq)
         while ref.segment == self.end.segment and self._ahead and self._ahead.offset < ref.offset:
@@ -59,20 +59,24 @@ class PayloadScan:
 
     def finish(self) -> Iterator[Problem]:
         """Judge what lies behind the last reference. Raises OSError."""
-        there = segments.numbers(self._disk, self._folder)
-        yield from self._pass([n for n in there if n > self.end.segment])
-        if not there and 1 not in self._told:
+        if self._there.numbers:
+            yield from self._pass(self._there.numbers[-1])
+        elif 1 not in self._told:
             yield self._missing(1, None)
         while self._ahead:
             yield from self._unnamed(last=True)
 
-    def _pass(self, numbers: list[int]) -> Iterator[Problem]:
-        for number in numbers:
+    def _pass(self, last: int) -> Iterator[Problem]:
+        """Go on to this segment, through all between."""
+        for number in self._there.numbers:
+            if not self.end.segment < number <= last:
+                continue
             while self._ahead:
                 yield from self._unnamed(last=False)
             if number != self.end.segment + 1 and self.end.segment + 1 not in self._told:
                 yield self._missing(self.end.segment + 1, None)
-            self._frames = segments.frames(self._disk, self._folder / segments.name(number))
+            file = self._folder / segments.name(number)
+            self._frames = segments.frames(self._disk, file, self._there.limit(number))
             first = next(self._frames, None)
             try:
                 opening(first, _file(number), PayloadsHeader(self._instance, number))

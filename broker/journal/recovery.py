@@ -41,10 +41,10 @@ def recover(folder: StateFolder, disk: Disk, each: Callable[[Record], None]) -> 
     The memory it takes does not grow with the journal. Raises Fatal at the first thing that a crash can't explain, and
     when there is no journal: nothing but `create` makes one. Until it returns, what `each` saw is not to be acted on.
     """
-    chain = Chain(disk, folder.path, folder.instance)
-    payloads = PayloadScan(disk, folder.path, folder.instance)
     torn: list[Problem] = []
     try:
+        chain = Chain(disk, folder.path, folder.instance)
+        payloads = PayloadScan(disk, folder.path, folder.instance)
         for found in chain.walk():
             if isinstance(found, Problem):
                 _tolerate(found, torn)
@@ -72,13 +72,11 @@ def _tolerate(problem: Problem, torn: list[Problem]) -> None:
 
 
 def _cut(disk: Disk, file: Path, offset: int) -> int:
+    cut_bytes = disk.size(file) - offset
     fd = disk.append(file)
     try:
-        size = 0
-        while more := disk.read_at(fd, offset + size, 1 << 20):
-            size += len(more)
         disk.truncate(fd, offset)
         disk.sync(fd)
     finally:
         disk.close(fd)
-    return size
+    return cut_bytes

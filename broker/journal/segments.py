@@ -39,10 +39,23 @@ def name(number: int) -> str:
     return f"{number:08}.seg"
 
 
-def numbers(disk: Disk, folder: Path) -> list[int]:
-    """Which segments are there, in order. Other names are not segments."""
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a folder held at one moment, so that a reader beside a running broker has an end to reach."""
+
+    numbers: tuple[int, ...]
+    last_bytes: int
+
+    def limit(self, number: int) -> int | None:
+        """How far to read in this segment: the last one may be growing, all others are as long as they will ever be."""
+        return self.last_bytes if number == self.numbers[-1] else None
+
+
+def extent(disk: Disk, folder: Path) -> Extent:
+    """Which segments are there, in order, and the size of the last. Other names are not segments. Raises OSError."""
     found = (_NAME.fullmatch(entry) for entry in disk.names(folder))
-    return sorted(int(match[1]) for match in found if match)
+    numbers = tuple(sorted(int(match[1]) for match in found if match))
+    return Extent(numbers, disk.size(folder / name(numbers[-1])) if numbers else 0)
 
 
 def make(disk: Disk, folder: Path, number: int, data: bytes) -> int:
@@ -112,8 +125,11 @@ class Found:
     end: int | None
 
 
-def frames(disk: Disk, path: Path) -> Iterator[Found]:
-    """All frames of a file in order; a damaged one is stepped over if its head is whole. Raises OSError."""
+def frames(disk: Disk, path: Path, limit: int | None = None) -> Iterator[Found]:
+    """The frames of a file in order, as if it ended at `limit`; a damaged one is stepped over if its head is whole.
+
+    Raises OSError. Holds no more of the file in memory than a megabyte or the longest frame.
+    """
     fd = disk.read(path)
     try:
         data, base, at, ended = b"", 0, 0, False
@@ -121,7 +137,8 @@ def frames(disk: Disk, path: Path) -> Iterator[Found]:
             what = frame.read(data, at)
             if (what is None or isinstance(what, Torn)) and not ended:
                 wanted = _CHUNK_BYTES if what is None else max(_CHUNK_BYTES, what.expected)
-                more = disk.read_at(fd, base + len(data), wanted)
+                at_most = wanted if limit is None else min(wanted, max(0, limit - base - len(data)))
+                more = disk.read_at(fd, base + len(data), at_most)
                 data, base, at, ended = data[at:] + more, base + at, 0, not more
                 continue
             if what is None:

@@ -295,6 +295,7 @@ class Book:
         del self.directives[id]
         _unlist(self.by_agent, directive.cn, id)
         _unlist(self.by_signer, directive.signer_digest, id)
+        id = directive.id  # the one string that the lists by time hold too
         self.tombstones[id] = Tombstone(directive, state, self._word(reason), at)
         self._by_hour.setdefault((directive.expires_at + TOMBSTONE_S * SECOND) // _HOUR, []).append(id)
         return directive

@@ -88,12 +88,11 @@ def send(
 
     draft.must_be_an_agent(agent)
     what, key = draft.action_of(instruction, action), place.key
-    with Line(place.socket) as line:
-        line.meet(place.instance)
-        target = Target(agent, _generation(line, agent))
-        raw = draft.drafted(place.instance, target, what, Window(not_before, expires_s or place.expiry_s), draft.now())
-        answer = line.post("/directive/send", _signed(raw, key, yes))
-    _sent(answer, as_json)
+    line = Line(place.socket)
+    line.meet(place.instance)
+    target = Target(agent, _generation(line, agent))
+    raw = draft.drafted(place.instance, target, what, Window(not_before, expires_s or place.expiry_s), draft.now())
+    _sent(line.post("/directive/send", _signed(raw, key, yes)), as_json)
     if wait:
         _wait(place, statement.read(raw).directive_id, as_json)
 
@@ -166,14 +165,14 @@ def selftest(place: Place, keys: tuple[Path, ...], as_json: bool) -> None:
     from lever.line import Line
 
     results, first = [], None
-    with Line(place.socket) as line:
-        line.meet(place.instance)
-        for key in keys or (place.key,):
-            try:
-                results.append({"key": str(key), **_tested(line, place, key)})
-            except CliError as error:
-                first = first or error
-                results.append({"key": str(key), "ok": False, "error": error.text, "hint": error.hint})
+    line = Line(place.socket)
+    line.meet(place.instance)
+    for key in keys or (place.key,):
+        try:
+            results.append({"key": str(key), **_tested(line, place, key)})
+        except CliError as error:
+            first = first or error
+            results.append({"key": str(key), "ok": False, "error": error.text, "hint": error.hint})
     show.data({"ok": first is None, "keys": results}) if as_json else _show_results(results)
     if first:
         failed = sum(not result["ok"] for result in results)
@@ -247,9 +246,8 @@ def submit(place: Place, file: BinaryIO, as_json: bool) -> None:
             hint="lever directive sign AGENT ... --out FILE",
             exit=Exit.CORRUPT_FILE,
         ) from error
-    with Line(place.socket) as line:
-        answer = line.post("/directive/send", signed_pair("statement", pair.raw, pair.signature))
-    _sent(answer, as_json)
+    body = signed_pair("statement", pair.raw, pair.signature)
+    _sent(Line(place.socket).post("/directive/send", body), as_json)
 
 
 def _generation(line: Line, agent: Cn) -> Generation:
@@ -264,9 +262,9 @@ def _asked_generation(place: Place, agent: Cn) -> Generation:
     from lever.line import Line
 
     try:
-        with Line(place.socket) as line:
-            line.meet(place.instance)
-            return _generation(line, agent)
+        line = Line(place.socket)
+        line.meet(place.instance)
+        return _generation(line, agent)
     except CliError as error:
         if error.exit is not Exit.NOT_REACHABLE:
             raise

@@ -77,12 +77,17 @@ class Cli:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(
-        self, *words: str | Path, env: dict[str, str] | None = None, answers: dict[str, str] | None = None
+        self,
+        *words: str | Path,
+        env: dict[str, str] | None = None,
+        answers: dict[str, str] | None = None,
+        redirect: str = "",
     ) -> Ended:
-        """On a terminal of 80 columns. answers: what to type when a text appears there."""
+        """On a terminal of 80 columns. answers: what to type when a text appears there; redirect: as in a shell."""
+        argv = ["/bin/sh", "-c", f'exec "$0" "$@" {redirect}', LEVER, *map(str, words)]
         waiting = dict(answers or {})
         screen = b""
-        with _on_terminal([LEVER, *map(str, words)], self.folder, self.environment(env)) as (process, master):
+        with _on_terminal(argv, self.folder, self.environment(env)) as (process, master):
             while part := _read(master):
                 screen += part
                 for prompt in [text for text in waiting if text.encode() in screen]:

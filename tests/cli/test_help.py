@@ -96,7 +96,7 @@ def test_the_help_imports_none_of_what_the_work_needs() -> None:
         "import sys, lever.cli\n"
         "try: lever.cli.main(['--help'])\n"
         "except SystemExit: pass\n"
-        "print(sorted({'httpx2', 'pydantic', 'cryptography', 'rich', 'cbor2', 'asyncio'} & set(sys.modules)))"
+        "print(sorted({'http.client', 'pydantic', 'cryptography', 'rich', 'cbor2', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -19,7 +19,7 @@ import pytest
 from broker.wire.names import NAMESPACE_DIRECTIVE
 from lever import signer
 from lever.exits import CliError, Exit
-from lever.forwarded import why_forwarded
+from lever.forwarded import judged_by_place, why_forwarded
 from tests.cli.conftest import Cli, Done
 from tests.rig import make_key
 
@@ -272,7 +272,7 @@ def test_a_key_of_another_user(short: Path) -> None:
 
 @contextmanager
 def orphaned(path: Path) -> Iterator[None]:
-    """A socket whose listener is gone while somebody else still accepts, as with an ssh-agent that went to the background."""
+    """A socket whose listener is gone while another accepts, as with an ssh-agent that went to the background."""
     code = (
         "import os, socket, sys\n"
         "line = socket.socket(socket.AF_UNIX); line.bind(sys.argv[1]); line.listen()\n"
@@ -308,6 +308,23 @@ def test_where_the_listener_is_gone_the_name_tells(
         link = short / "link"
         link.symlink_to(path)
         assert (why_forwarded(link, session) is not None) == forwarded
+
+
+@pytest.mark.parametrize(
+    ("place", "is_gone", "in_session", "forwarded"),
+    [
+        ("/tmp/ssh-XXabcdef12/agent.4711", False, True, True),
+        ("/tmp/ssh-XXabcdef12/agent.4711", True, True, False),
+        ("/tmp/ssh-XXabcdef12/agent.4711", False, False, False),
+        ("/run/user/1000/keyring/ssh", False, True, False),
+        ("/home/a/.ssh/agent/s.Ab1.sshd.Cd2", True, False, True),
+        ("/home/a/.ssh/agent/s.Ab1.agent.Cd2", False, True, False),
+    ],
+)
+def test_where_the_listener_is_hidden_the_place_and_the_session_tell(
+    place: str, is_gone: bool, in_session: bool, forwarded: bool
+) -> None:
+    assert (judged_by_place(place, is_gone=is_gone, in_session=in_session) is not None) == forwarded
 
 
 @pytest.fixture

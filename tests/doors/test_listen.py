@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -135,6 +136,18 @@ async def test_a_flood_of_silent_connections_keeps_nobody_out(pki: Pki) -> None:
         assert (await kept.ask(get("/here"))).status == 200
         await asyncio.gather(*(silent.end() for silent in flood[:90]))
         assert door.connections <= 4
+
+
+async def test_connections_that_come_all_at_once_are_closed_or_served(pki: Pki) -> None:
+    limits = replace(PATIENT, max_handshakes=1)
+    async with opened(Routes(), pki.server_context(), limits) as door:
+        burst = [socket.create_connection(door.addresses[0]) for _ in range(5)]  # before the door gets to run
+        async with dial(door, pki.client_context("worker-a")) as client:
+            assert (await client.ask(get("/here"))).status == 200
+        for each in burst:
+            with each:
+                each.setblocking(False)
+                assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(each, 1), PATIENT_S) == b""
 
 
 async def test_a_full_door_closes_newcomers_and_keeps_who_is_known(pki: Pki) -> None:
@@ -354,6 +367,18 @@ async def test_closing_cuts_what_lasts_longer_than_the_grace(pki: Pki, caplog: p
         assert await shaking.end() == b""
         assert (await work.answer()).status == 503
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+async def test_closing_does_not_wait_for_a_client_that_does_not_read(pki: Pki, over_tls: bool) -> None:
+    server, context = (pki.server_context(), pki.client_context()) if over_tls else (None, None)
+    routes = Routes()
+    async with opened(routes, server, PATIENT) as door, dial(door, context) as client:
+        client.pause()
+        client.send(get("/large") * 2)
+        await routes.entered.wait()
+        await asyncio.wait_for(door.close(SHORT), PATIENT_S)
+        assert door.connections == 0
 
 
 async def test_closing_waits_for_work_whose_client_has_left() -> None:

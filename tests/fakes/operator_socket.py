@@ -76,3 +76,4 @@ def operator_socket(path: Path, **answers: tuple[int, Any]) -> Iterator[Operator
         server.shutdown()
         thread.join()
         server.server_close()
+        path.unlink()
