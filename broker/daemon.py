@@ -32,7 +32,7 @@ from broker.effects.channels import Channel, CommandChannel, InboxChannel, envir
 from broker.effects.notify import Notifier
 from broker.effects.outbox import Outbox, Ways
 from broker.effects.schedule import LoopScheduler
-from broker.errors import BrokerError, Fatal
+from broker.errors import BrokerError, Damaged, Fatal
 from broker.journal.disk import RealDisk
 from broker.journal.recovery import Recovered, recover
 from broker.journal.state import StateFolder
@@ -103,7 +103,7 @@ def _fold(book: Book, record: Record) -> None:
     try:
         book.apply(record, None)
     except (BrokerError, KeyError) as error:
-        raise Fatal(
+        raise Damaged(
             f"record {record.seq} does not fit the ones before it: {error!r}", hint="lever journal verify"
         ) from error
 
@@ -177,8 +177,9 @@ class Broker:
         loop = asyncio.get_running_loop()
         for how in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(how, self._end, 0)
-        listen = self.config.listen
-        self.serving = f"lever: {self.config.instance} serving agents on {listen.host}:{port}, the operator on {self.config.socket}"
+        config = self.config
+        agents_at, operator_at = f"{config.listen.host}:{port}", config.socket
+        self.serving = f"lever: {config.instance} serving agents on {agents_at}, the operator on {operator_at}"
 
     async def until_stopped(self) -> int:
         """The exit status, once a signal or a failed disk ends it."""

@@ -49,6 +49,7 @@ class Reason(StrEnum):
     CERTIFICATE_FORKED = "certificate_forked"
     # both doors
     BAD_SIGNATURE = "bad_signature"
+    NOT_TRUSTED = "not_trusted"
     MALFORMED = "malformed"
     RATE_LIMITED = "rate_limited"
     CLOCK_BEHIND = "clock_behind"
@@ -100,3 +101,7 @@ class Fatal(BrokerError):
         super().__init__(why)
         self.why = why
         self.hint = hint
+
+
+class Damaged(Fatal):
+    """What is on the disk is not what was written there: nothing is believed, nothing is mended."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from broker.errors import BrokerError, Fatal, Malformed, Refused, Unavailable, Untrusted
+from broker.errors import BrokerError, Damaged, Malformed, Refused, Unavailable, Untrusted
 
 
 class Exit(IntEnum):
@@ -63,7 +63,7 @@ def _exit_of(error: BrokerError) -> Exit:
             return Exit.VERIFICATION_FAILED
         case Unavailable():
             return Exit.NOT_REACHABLE
-        case Fatal():
+        case Damaged():
             return Exit.CORRUPT_FILE
         case _:
             return Exit.UNEXPECTED

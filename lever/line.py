@@ -1,8 +1,8 @@
 """The line to a broker: HTTP over the operator socket, and each way it can fail as a failure of the command.
 
-With http.client and not httpx2: that one leaves its socket open when a connect fails, hides the system's error, and takes
-longer to import than a request takes. Each request has a connection of its own: a person may think for minutes between
-two of them, and the broker closes idle ones.
+With http.client and not httpx2: that one leaves its socket open when a connect fails, hides the system's error, and
+takes longer to import than a request takes. Each request has a connection of its own: a person may think for minutes
+between two of them, and the broker closes idle ones.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -19,6 +21,7 @@ from broker.wire.caller import Caller
 from broker.wire.names import Cn, Digest, Instant
 from broker.wire.verified import Standing
 
+log = logging.getLogger("lever.agents")
 MAX_WAIT_S = 30.0
 _JSON = "application/json"
 _BARS = {Reason.CERTIFICATE_EXPIRED, Reason.AGENT_REVOKED, Reason.AGENT_FROZEN, Reason.NO_CERTIFICATE}
@@ -160,6 +163,13 @@ class AgentDoor:
         request = decision.Request("agent", cn, op)
         await self.turn.take(lambda book, now: request.refuse(reason), self.clock())
 
+    async def _untrusted(self, op: str, error: BrokerError) -> Response:
+        """A certificate or request that does not check out: one answer, one note, and the words for the log alone."""
+        log.warning("not trusted", extra={"op": op, "why": str(error)})
+        with suppress(BrokerError):
+            await self._refuse("-", op, Reason.NOT_TRUSTED)
+        return _FORBIDDEN
+
     def _guarded(self, op: str, handler: Handler) -> Handler:
         """The one place where a failure becomes an answer: the op decides which, the cause never does."""
         refused = _MISS if op in ("consume", "check") else _FORBIDDEN
@@ -167,12 +177,10 @@ class AgentDoor:
         async def guarded(request: Request) -> Response:
             try:
                 return await handler(request)
-            except Malformed:
-                if op == "enrol":
-                    return _FORBIDDEN
-                raise
-            except Untrusted:
-                return _FORBIDDEN
+            except (Malformed, Untrusted) as error:
+                if isinstance(error, Malformed) and op != "enrol":
+                    raise
+                return await self._untrusted(op, error)
             except Refused as error:
                 return _REASONED.get(error.reason, refused)
             except BrokerError:  # the journal failed, or a verifier is away: not a verdict on who asks

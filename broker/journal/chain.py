@@ -19,7 +19,7 @@ from broker.wire.records import Fact, InstanceCreated, Record
 
 
 class Chain:
-    """What the record segments hold at this moment. After `walk`: `end`, `next_seq`, `head` are where the next record goes.
+    """What the record segments hold at this moment. After `walk`, `end`, `next_seq`, `head` say what the next follows.
 
     next_seq and head are None behind bytes that can't be read: what follows is then taken at its word. Raises OSError.
     """

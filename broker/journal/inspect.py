@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.errors import Fatal
+from broker.errors import Damaged
 from broker.journal.chain import Chain
 from broker.journal.disk import RealDisk, refusal
 from broker.journal.payloads import PayloadScan
@@ -67,6 +67,6 @@ def walk(path: Path) -> Iterator[Record]:
             if isinstance(found, Record):
                 yield found
             elif found.kind is not Kind.INCOMPLETE:
-                raise Fatal(f"the journal is not whole: {found}", hint="lever journal verify")
+                raise Damaged(f"the journal is not whole: {found}", hint="lever journal verify")
     except OSError as error:
         raise refusal("read the journal", path, error) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.errors import Fatal
+from broker.errors import Damaged
 from broker.journal import segments
 from broker.journal.disk import Disk, refusal
 from broker.journal.header import PayloadsHeader
@@ -115,7 +115,7 @@ def read_payload(disk: Disk, path: Path, ref: PayloadRef) -> bytes:
     found = frame.read(data, 0)
     if isinstance(found, Frame) and found.digest == ref.digest and len(found.raw) == ref.length:
         return found.raw
-    raise Fatal(
+    raise Damaged(
         f"{_file(ref.segment)} at byte {ref.offset}: expected {_spell(ref)}, found others", hint="lever journal verify"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.errors import Fatal
+from broker.errors import Damaged
 from broker.journal import segments
 from broker.journal.chain import Chain
 from broker.journal.disk import Disk, refusal
@@ -67,7 +67,7 @@ def recover(folder: StateFolder, disk: Disk, each: Callable[[Record], None]) -> 
 
 def _tolerate(problem: Problem, torn: list[Problem]) -> None:
     if problem.kind is not Kind.INCOMPLETE:
-        raise Fatal(f"the journal is not whole: {problem}", hint="lever journal verify")
+        raise Damaged(f"the journal is not whole: {problem}", hint="lever journal verify")
     torn.append(problem)
 
 

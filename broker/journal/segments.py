@@ -135,26 +135,28 @@ def frames(disk: Disk, path: Path, limit: int | None = None) -> Iterator[Found]:
         data, base, at, ended = b"", 0, 0, False
         while True:
             what = frame.read(data, at)
-            if (what is None or isinstance(what, Torn)) and not ended:
+            if isinstance(what, Frame):
+                yield Found(base + at, what, base + what.end)
+                at = what.end
+            elif not ended and not isinstance(what, Damaged):
                 wanted = _CHUNK_BYTES if what is None else max(_CHUNK_BYTES, what.expected)
                 at_most = wanted if limit is None else min(wanted, max(0, limit - base - len(data)))
                 more = disk.read_at(fd, base + len(data), at_most)
                 data, base, at, ended = data[at:] + more, base + at, 0, not more
-                continue
-            if what is None:
+            elif what is None:
                 return
-            size = _size(data, at, what)
-            yield Found(base + at, what, None if size is None else base + at + size)
-            if size is None or at + size > len(data):
-                return
-            at += size
+            else:
+                size = _size(data, at)
+                yield Found(base + at, what, base + at + size if size else None)
+                if isinstance(what, Torn) or not size:
+                    return
+                at += size
     finally:
         disk.close(fd)
 
 
-def _size(data: bytes, at: int, what: Frame | Torn | Damaged) -> int | None:
-    if isinstance(what, Frame):
-        return what.end - at
+def _size(data: bytes, at: int) -> int:
+    """How long the frame is that can't be read, as its head says; 0 when that can't be believed either."""
     # A head without its body is a torn frame, and then the reader says how long the whole is.
     alone = frame.read(data[at : at + frame.HEAD_BYTES], 0)
-    return alone.expected if isinstance(alone, Torn) and alone.expected else None
+    return alone.expected if isinstance(alone, Torn) else 0

@@ -12,7 +12,7 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
-from broker.errors import Fatal, Malformed
+from broker.errors import Damaged, Fatal, Malformed
 from broker.journal.disk import Disk, RealDisk, refusal, write_all
 from broker.wire import names
 from broker.wire.names import Instance
@@ -127,7 +127,7 @@ def read_instance(path: Path) -> Instance:
         if not found or found[0] != _text(names.instance(found[2])):
             raise Malformed(_FORMAT_NAME, "wrong lines")
     except Malformed as error:
-        raise Fatal(
+        raise Damaged(
             f"{path / _FORMAT_NAME} is damaged: expected the lines `lever-state {FORMAT}` and `instance <name>`",
             hint="restore the whole state folder from one copy, never a single file",
         ) from error

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from broker.errors import Fatal
+from broker.errors import Damaged, Fatal
 from broker.trust import authority_file
 from broker.trust.csr import AgentKey
 from broker.wire.names import Cn, Digest, Generation, Instance, Instant
@@ -79,9 +79,9 @@ class CertificateAuthority:
             key = serialization.load_pem_private_key(pem, password=None)
             certificate = x509.load_pem_x509_certificate(pem)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise Fatal(f"{path} does not hold a private key and a certificate") from error
+            raise Damaged(f"{path} does not hold a private key and a certificate") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-            raise Fatal(f"{path}: the private key does not belong to the certificate")
+            raise Damaged(f"{path}: the private key does not belong to the certificate")
         if certificate.subject != _authority_name(instance):
             found = certificate.subject.rfc4514_string()
             raise Fatal(f'{path} is the authority of "{found}", expected that of instance {instance}')

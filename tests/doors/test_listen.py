@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from contextlib import AsyncExitStack
@@ -423,9 +424,10 @@ def test_an_address_in_use_is_named() -> None:
     [listener] = bind_tcp("127.0.0.1", 0)
     with listener:
         listener.listen()
-        port = listener.getsockname()[1]
+        port, before = listener.getsockname()[1], len(os.listdir("/dev/fd"))
         with pytest.raises(Fatal, match=f"127.0.0.1:{port}: Address already in use") as caught:
             bind_tcp("127.0.0.1", port)
+        assert len(os.listdir("/dev/fd")) == before
     assert "listen" in caught.value.hint
 
 

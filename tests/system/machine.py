@@ -49,9 +49,15 @@ class Machine:
         inside = ["nsenter", "-t", str(self._leader), "-a"]
         inside += ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
         done = subprocess.run(
-            [*inside, *argv], cwd="/", env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(env or {})},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False,
-        )  # fmt: skip
+            [*inside, *argv],
+            cwd="/",
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_LIMIT_S,
+            start_new_session=True,
+        )
         told = f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
         assert expect is None or done.returncode == expect, told
         return done

@@ -63,6 +63,7 @@ class Instance:
     def kill(self, signal: str) -> None:
         """Signal the daemon, and wait until systemd has another one ready in its place."""
         was = self.unit("MainPID")
+        assert was != "0", f"it does not run\n{self.machine.journal()}"
         self.machine.run("kill", f"-{signal}", was)
 
         def back() -> bool:
