@@ -1,27 +1,26 @@
-"""The rooms without doors: what `lever` may do to a state folder, a configuration or a key file with no daemon."""
+"""The rooms without doors: what `lever` may do to a state folder, a configuration or a key file with no daemon.
+
+Most commands need the configuration alone. The other rooms are brought in by the function that needs them: to import
+them all costs each command a quarter of a second (python -X importtime -c 'import broker.offline').
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker.config import Config, ConfigError, ToCommand, load
-from broker.journal import create, inspect
-from broker.journal.disk import RealDisk
-from broker.journal.inspect import Report
-from broker.journal.state import StateFolder
-from broker.trust.authority import CertificateAuthority
-from broker.trust.diagnosis import Finding
-from broker.trust.operator import OperatorTrust
 from broker.wire.names import Instance, Instant
 from broker.wire.records import Record
+
+if TYPE_CHECKING:
+    from broker.journal.inspect import Report as Report
+    from broker.trust.diagnosis import Finding as Finding
 
 __all__ = [
     "Config",
     "ConfigError",
-    "Finding",
-    "Report",
     "ToCommand",
     "create_state",
     "diagnose_signers",
@@ -35,6 +34,11 @@ load_config = load
 
 def create_state(state: Path, instance: Instance, now: Instant) -> None:
     """A new state folder: certificate authority, first journal record. Raises Fatal where anything is already."""
+    from broker.journal import create
+    from broker.journal.disk import RealDisk
+    from broker.journal.state import StateFolder
+    from broker.trust.authority import CertificateAuthority
+
     with StateFolder.create(state, instance) as folder:
         authority = CertificateAuthority.create(folder.ca, instance, now)
         create.create(folder, RealDisk(), authority.digest, now)
@@ -42,14 +46,22 @@ def create_state(state: Path, instance: Instance, now: Instant) -> None:
 
 def verify_journal(state: Path) -> Report:
     """Judge every byte of a state folder's journal, without its lock. Raises Fatal when there is none."""
+    from broker.journal import inspect
+
     return inspect.verify(state)
 
 
 def walk_journal(state: Path) -> Iterator[Record]:
-    """The records in order. Raises Fatal where the journal is damaged."""
+    """The records in order. Raises Damaged where the journal is."""
+    from broker.journal import inspect
+
     return inspect.walk(state)
 
 
 def diagnose_signers(allowed_signers: Path, instance: Instance, now: Instant) -> list[Finding]:
     """Everything wrong with an allowed_signers file, as the daemon would find it."""
+    import asyncio
+
+    from broker.trust.operator import OperatorTrust
+
     return asyncio.run(OperatorTrust(allowed_signers, instance).diagnose(now))

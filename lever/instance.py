@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
@@ -13,16 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.wire.names import NAMESPACE_ADMIN, NAMESPACE_DIRECTIVE, Instance, Instant, principal
-from lever import where
+from lever import public_key, where
 from lever.exits import CliError, Exit
+from lever.public_key import PublicKey
 
 if TYPE_CHECKING:
     from broker.offline import Config
 
 CONFIG, SIGNERS, STATE, KEYS = where.NAME, "allowed_signers", "state", "keys"
 _MADE_KEYS = ("operator-1", "operator-2")
-_MAX_KEY_BYTES = 16384
-_PUBLIC_KEY = re.compile(r"([a-z0-9@.-]+) ([A-Za-z0-9+/]+=*)(?: (.*))?")
 _PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9/._~-]*|[A-Za-z0-9.-]+:[0-9]+")
 _YAML_WORDS = frozenset(("true", "false", "null"))
 
@@ -90,20 +88,11 @@ class Made:
     fingerprints: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _PublicKey:
-    """A key's line and fingerprint, and the file to sign with: its private half, else the .pub of one in an agent."""
-
-    line: str
-    fingerprint: str
-    signer: str
-
-
 def make(folder: Path, wish: Wish) -> Made:
     """Make an instance in a folder that holds none. Raises CliError, and then nothing has changed."""
     places = (CONFIG, SIGNERS, STATE, *((KEYS,) if wish.make_keys else ()))
     _must_be_free(folder, places)
-    given = [_public_key(path) for path in wish.keys]
+    given = [public_key.read(path) for path in wish.keys]
     _must_differ(given)
     is_new = not folder.exists()
     try:
@@ -121,7 +110,7 @@ def make(folder: Path, wish: Wish) -> Made:
     return made
 
 
-def _stage(staged: Path, folder: Path, wish: Wish, given: list[_PublicKey]) -> Made:
+def _stage(staged: Path, folder: Path, wish: Wish, given: list[PublicKey]) -> Made:
     from broker import offline
 
     if wish.make_keys:
@@ -159,76 +148,18 @@ def _must_be_free(folder: Path, places: tuple[str, ...]) -> None:
         )
 
 
-def _public_key(path: Path) -> _PublicKey:
-    """The one public key in a file. Raises CliError."""
-    path = path.expanduser()
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_KEY_BYTES + 1)
-    except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        raise CliError(f"the public key {path} can't be read: {words}", hint="ls ~/.ssh/*.pub") from error
-    text = raw.decode("ascii", "replace").strip()
-    if "PRIVATE KEY" in text:
-        raise CliError(f"expected a public key, found a private one: {path}", hint=f"--key {path}.pub")
-    found = _PUBLIC_KEY.fullmatch(text)
-    fingerprint = _fingerprint(path) if found else ""
-    if not found or not fingerprint:
-        raise CliError(
-            f"expected one OpenSSH public key in {path}, found something else", hint=f"ssh-keygen -l -f {path}"
-        )
-    comment = found[3] or ""
-    line = (
-        f"{found[1]} {found[2]} {comment}"
-        if comment.isprintable() and "\ufffd" not in comment
-        else f"{found[1]} {found[2]}"
-    )
-    return _PublicKey(line.strip(), fingerprint, _signer(path.absolute()))
-
-
-def _signer(public: Path) -> str:
-    if public.suffix != ".pub":
-        return ""
-    private = public.with_suffix("")
-    return str(private if private.is_file() else public)
-
-
-def _must_differ(keys: list[_PublicKey]) -> None:
+def _must_differ(keys: list[PublicKey]) -> None:
     seen = [key.fingerprint for key in keys]
     for twice in {one for one in seen if seen.count(one) > 1}:
         raise CliError(f"expected different keys, found {twice} twice", hint="give each --key once")
 
 
-def _make_keys(folder: Path, name: Instance) -> list[_PublicKey]:
+def _make_keys(folder: Path, name: Instance) -> list[PublicKey]:
     folder.mkdir(mode=0o700)
-    for number in _MADE_KEYS:
-        argv = ["-q", "-t", "ed25519", "-N", "", "-C", f"{number}@{name}", "-f", str(folder / number)]
-        done = _ssh_keygen(*argv)
-        if done.returncode != 0:
-            raise CliError(f"ssh-keygen made no key: {done.stderr.strip()}", exit=Exit.UNEXPECTED)
-    return [_public_key(folder / f"{number}.pub") for number in _MADE_KEYS]
+    return [public_key.make(folder / number, f"{number}@{name}") for number in _MADE_KEYS]
 
 
-def _fingerprint(path: Path) -> str:
-    done = _ssh_keygen("-l", "-E", "sha256", "-f", str(path))
-    found = re.search(r"SHA256:[A-Za-z0-9+/]{43}", done.stdout)
-    return found[0] if done.returncode == 0 and found else ""
-
-
-def _ssh_keygen(*words: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            ["ssh-keygen", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        raise CliError(
-            f"ssh-keygen can't be run: {error.strerror}",
-            hint="install OpenSSH (apt-get install openssh-client)",
-            exit=Exit.UNEXPECTED,
-        ) from error
-
-
-def _signers(name: Instance, keys: list[_PublicKey]) -> str:
+def _signers(name: Instance, keys: list[PublicKey]) -> str:
     namespaces = f'namespaces="{NAMESPACE_DIRECTIVE},{NAMESPACE_ADMIN}"'
     head = (
         f"# Who may sign for {name}: one line a key, two keys or more. The broker reads this file for each signature.\n"

@@ -207,14 +207,13 @@ async def _body(receive: Receive, max_bytes: int) -> bytes:
 
 async def _answer(scope: Scope, send: Send, response: Response, extra: Extra) -> None:
     """Status, two headers and the body: nothing that depends on the time or on the cause."""
-    headers = [(b"content-type", response.content_type.encode("ascii")), *extra]
-    start = {"type": "http.response.start", "status": response.status, "headers": headers}
+    kind = (b"content-type", response.content_type.encode("ascii"))
     if response.stream is None:
-        headers.append((b"content-length", b"%d" % len(response.body)))
-        await send(start)
+        length = (b"content-length", b"%d" % len(response.body))
+        await send({"type": "http.response.start", "status": response.status, "headers": (kind, length, *extra)})
         await send({"type": "http.response.body", "body": response.body})
         return
-    await send(start)
+    await send({"type": "http.response.start", "status": response.status, "headers": (kind, *extra)})
     await scope["peer"].wait(_pump(response.stream, send))
     await send({"type": "http.response.body", "body": b""})
 

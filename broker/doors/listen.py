@@ -166,8 +166,11 @@ class Door:
                 return False
         if len(self._state.connections) <= self._limits.max_connections:
             return True
+        staying = [each for each in self._open() if not each.transport.is_closing()]
+        if len(staying) <= self._limits.max_connections:
+            return True
         self._complain("too many connections")
-        idle = [each for each in self._open() if each is not connection and each.may_make_room()]
+        idle = [each for each in staying if each is not connection and each.may_make_room()]
         if not idle:
             return False
         min(idle, key=lambda each: each.deadline_at).transport.abort()

@@ -60,27 +60,20 @@ def init(
         show.warn(text)
     if as_json:
         return show.data(
-            {
-                "instance": name,
-                "config": str(made.config),
-                "allowed_signers": str(made.allowed_signers),
-                "state": str(made.state),
-                "signing_key": made.signing_key,
-                "fingerprints": list(made.fingerprints),
-                "warnings": warnings,
-            }
+            {"instance": name, **_facts(made), "fingerprints": list(made.fingerprints), "warnings": warnings}
         )
-    show.facts(
-        {
-            "config": str(made.config),
-            "allowed_signers": str(made.allowed_signers),
-            "state": str(made.state),
-            "signing key": made.signing_key,
-            **{f"key {n}": fingerprint for n, fingerprint in enumerate(made.fingerprints, 1)},
-        }
-    )
+    show.facts(_facts(made) | {f"key {n}": fingerprint for n, fingerprint in enumerate(made.fingerprints, 1)})
     show.say(f"next: lever broker serve {made.config}")
     show.say(f"then: lever directive selftest {made.config}")
+
+
+def _facts(made: instance.Made) -> dict[str, str]:
+    return {
+        "config": str(made.config),
+        "allowed_signers": str(made.allowed_signers),
+        "state": str(made.state),
+        "signing_key": made.signing_key,
+    }
 
 
 def _warnings(made: instance.Made, make_keys: bool) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -16,6 +16,9 @@ from lever.exits import CliError, Exit
 from lever.groups import Story, examples
 from lever.params import ID, PATH, as_json, with_config
 from lever.where import Place
+
+if TYPE_CHECKING:
+    from broker.offline import Report
 
 _KINDS = tuple(re.sub(r"(?<!^)(?=[A-Z])", "_", fact.__name__).lower() for fact in get_args(records.Fact))
 _SHORT_HEX = 12
@@ -46,23 +49,7 @@ def verify(place: Place, state: Path | None, as_json: bool) -> None:
 
     folder = state or place.config.state
     report = offline.verify_journal(folder)
-    head = report.head.hex() if report.head else ""
-    if as_json:
-        show.data(
-            {
-                "whole": report.whole,
-                "instance": report.instance,
-                "records": report.records,
-                "payloads": report.payloads,
-                "head": head or None,
-                "problems": [_problem(one) for one in report.problems],
-            }
-        )
-    else:
-        counted = {"instance": report.instance, "records": str(report.records), "payloads": str(report.payloads)}
-        show.facts({**counted, "head": head})
-        for problem in report.problems:
-            show.verdict(str(problem.kind), f" {problem}", good=None if problem.kind == "incomplete" else False)
+    show.data(_data(report)) if as_json else _show(report)
     if not report.whole:
         raise CliError(
             f"the journal in {folder} is damaged: {len(report.problems)} problem(s)",
@@ -121,6 +108,20 @@ def _value(name: str, value: Any) -> str:
     return f'"{text}"' if not text or re.search(r'[\s="]', text) else text
 
 
-def _problem(problem: Any) -> dict[str, Any]:
+def _data(report: Report) -> dict[str, Any]:
     names = ("kind", "file", "offset", "seq", "expected", "found")
-    return {name: getattr(problem, name) for name in names}
+    return {
+        "whole": report.whole,
+        "instance": report.instance,
+        "records": report.records,
+        "payloads": report.payloads,
+        "head": report.head.hex() if report.head else None,
+        "problems": [{name: getattr(problem, name) for name in names} for problem in report.problems],
+    }
+
+
+def _show(report: Report) -> None:
+    counted = {"instance": report.instance, "records": str(report.records), "payloads": str(report.payloads)}
+    show.facts({**counted, "head": report.head.hex() if report.head else ""})
+    for problem in report.problems:
+        show.verdict(str(problem.kind), f" {problem}", good=None if problem.kind == "incomplete" else False)

@@ -25,6 +25,8 @@ from broker.errors import Malformed
 
 PATIENT_S = 20.0  # how long a test waits for what must happen
 LONG = 60.0  # a deadline that must not be the one that strikes
+SHORT = 0.1  # one that must
+PATIENT: Any = Limits(LONG, LONG, LONG, LONG, LONG, LONG, LONG)  # Any: replace() by a parameter's name
 MAX_BODY_BYTES = 1000
 LARGE_BYTES = 16 << 20  # more than the buffers of the system and of both ends
 

@@ -1,4 +1,4 @@
-"""Connections that misbehave, and a door that closes in good order."""
+"""Connections that misbehave: too slow, too large, too many, or no HTTP at all."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
 
 import pytest
 
-from broker.doors.listen import Limits
-from broker.doors.peer import Peer
 from broker.doors.socket import bind_tcp
 from broker.errors import Fatal
-from tests.doors.setting import LARGE_BYTES, LONG, PATIENT_S, Client, Pki, Routes, chunked, dial, get, opened, post
-
-SHORT = 0.1
-PATIENT: Any = Limits(LONG, LONG, LONG, LONG, LONG, LONG, LONG)  # Any: replace() by a parameter's name
-
+from tests.doors.setting import (
+    LARGE_BYTES,
+    PATIENT,
+    PATIENT_S,
+    SHORT,
+    Client,
+    Pki,
+    Routes,
+    chunked,
+    dial,
+    get,
+    opened,
+    post,
+)
 
 # deadlines: each test shortens one and leaves the others long, then reads until the door closes the connection
 
@@ -149,6 +155,16 @@ async def test_connections_that_come_all_at_once_are_closed_or_served(pki: Pki) 
             with each:
                 each.setblocking(False)
                 assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(each, 1), PATIENT_S) == b""
+
+
+async def test_newcomers_at_the_same_moment_push_out_one_each() -> None:
+    async with opened(Routes(), None, replace(PATIENT, max_connections=3)) as door, AsyncExitStack() as stack:
+        idle = [await stack.enter_async_context(dial(door)) for _ in range(3)]
+        for client in idle:
+            assert (await client.ask(get("/here"))).status == 200
+        burst = [stack.enter_context(socket.create_connection(door.addresses[0])) for _ in range(3)]
+        assert [await each.end() for each in idle] == [b""] * 3
+        assert (door.connections, len(burst)) == (3, 3)
 
 
 async def test_a_full_door_closes_newcomers_and_keeps_who_is_known(pki: Pki) -> None:
@@ -301,123 +317,6 @@ async def test_too_many_pipelined_requests_close_the_connection_after_the_one_at
         assert (await client.answer()).status == 200
         assert await client.end() == b""
     assert routes.reached == ["echo"]
-
-
-# leaving and closing
-
-
-@pytest.mark.parametrize("behind", [b"", get("/here")])
-@pytest.mark.parametrize("over_tls", [False, True])
-async def test_a_client_that_leaves_stops_no_work(
-    pki: Pki, caplog: pytest.LogCaptureFixture, over_tls: bool, behind: bytes
-) -> None:
-    server, context = (pki.server_context(), pki.client_context("worker-a")) if over_tls else (None, None)
-    routes = Routes()
-    async with opened(routes, server, PATIENT) as door:
-        async with dial(door, context) as client:
-            client.send(get("/poll-then-work") + behind)
-            await routes.entered.wait()
-            routes.entered.clear()
-        await asyncio.wait_for(routes.entered.wait(), PATIENT_S)  # the poll ended, because the client is gone
-        routes.release.set()
-        await asyncio.wait_for(routes.finished.wait(), PATIENT_S)
-        await door.close(LONG)
-    assert not routes.cancelled
-    assert (routes.reached, caplog.text) == ([], "")
-
-
-async def test_closing_ends_polls_and_streams_properly_and_lets_work_finish() -> None:
-    routes, held = Routes(), Routes()
-    async with opened(routes, None, PATIENT) as door, AsyncExitStack() as stack:
-        poll, stream, idle, half = [await stack.enter_async_context(dial(door)) for _ in range(4)]
-        poll.send(get("/poll"))
-        await stream.ask(get("/stream"))
-        await idle.ask(get("/here"))
-        half.send(b"GET /he")
-        await routes.entered.wait()
-        await asyncio.wait_for(door.close(LONG), PATIENT_S)
-        assert (await poll.answer()).json == {"pointers": []}
-        assert await stream.chunk() == b""
-        assert [await each.end() for each in (poll, stream, idle, half)] == [b""] * 4
-        assert routes.stream_closed.is_set()
-    async with opened(held, None, PATIENT) as door, dial(door) as client:
-        client.send(post("/held", b'{"a":1}'))
-        await held.entered.wait()
-        port = door.addresses[0][1]
-        closing = asyncio.create_task(door.close(LONG))
-        await asyncio.sleep(0)
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
-        held.release.set()
-        await asyncio.wait_for(closing, PATIENT_S)
-        answer = await client.answer()
-        assert (answer.json, answer.headers["connection"]) == ({"a": 1}, "close")
-    assert not held.cancelled
-
-
-async def test_closing_cuts_what_lasts_longer_than_the_grace(pki: Pki, caplog: pytest.LogCaptureFixture) -> None:
-    routes = Routes()
-    async with opened(routes, pki.server_context(), PATIENT) as door, AsyncExitStack() as stack:
-        work = await stack.enter_async_context(dial(door, pki.client_context()))
-        shaking = await stack.enter_async_context(dial(door))
-        work.send(post("/held"))
-        await routes.entered.wait()
-        await asyncio.wait_for(door.close(SHORT), PATIENT_S)
-        assert routes.cancelled
-        assert door.connections == 0
-        assert await shaking.end() == b""
-        assert (await work.answer()).status == 503
-    assert caplog.text == ""
-
-
-@pytest.mark.parametrize("over_tls", [False, True])
-async def test_closing_does_not_wait_for_a_client_that_does_not_read(pki: Pki, over_tls: bool) -> None:
-    server, context = (pki.server_context(), pki.client_context()) if over_tls else (None, None)
-    routes = Routes()
-    async with opened(routes, server, PATIENT) as door, dial(door, context) as client:
-        client.pause()
-        client.send(get("/large") * 2)
-        await routes.entered.wait()
-        await asyncio.wait_for(door.close(SHORT), PATIENT_S)
-        assert door.connections == 0
-
-
-async def test_closing_waits_for_work_whose_client_has_left() -> None:
-    routes = Routes()
-    async with opened(routes, None, PATIENT) as door:
-        async with dial(door) as client:
-            client.send(get("/poll-then-work"))
-            await routes.entered.wait()
-            routes.entered.clear()
-        await asyncio.wait_for(routes.entered.wait(), PATIENT_S)
-        assert door.connections == 0
-        closing = asyncio.create_task(door.close(LONG))
-        routes.release.set()
-        await asyncio.wait_for(closing, PATIENT_S)
-    assert routes.finished.is_set()
-    assert not routes.cancelled
-
-
-async def test_a_poll_that_begins_while_the_door_closes_ends_at_once() -> None:
-    routes = Routes()
-    async with opened(routes, None, PATIENT) as door, dial(door) as client:
-        client.send(get("/work-then-poll"))
-        await routes.entered.wait()
-        closing = asyncio.create_task(door.close(LONG))
-        await asyncio.sleep(0)
-        routes.release.set()
-        await asyncio.wait_for(closing, PATIENT_S)
-        assert (await client.answer()).status == 200
-
-
-async def test_whoever_cancels_work_for_good_is_heard_even_while_its_client_leaves() -> None:
-    peer = Peer()
-    work = asyncio.create_task(peer.wait(asyncio.Event().wait()))
-    await asyncio.sleep(0)
-    peer.end()
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
 
 
 def test_an_address_in_use_is_named() -> None:

@@ -1,4 +1,4 @@
-"""A Disk in memory that forgets what was not synced. tests/journal/test_disk.py holds it and the real one to one contract."""
+"""A Disk in memory that forgets what was not synced. tests/journal/test_disk.py holds both disks to one contract."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Fault = OSError | PowerCutError | Short
 class FakeDisk:
     """Keeps the Disk protocol. faults: by the number of a changing call (from 1), what happens at it instead.
 
-    calls: the changing calls so far, by name. at_sync: runs in every sync before it counts, so that a test can hold one.
+    calls: the changing calls so far, by name. at_sync: runs at the start of every sync, so that a test can hold one.
     """
 
     def __init__(self, folders: Iterable[Path], faults: dict[int, Fault] | None = None) -> None:
@@ -54,7 +54,7 @@ class FakeDisk:
         self.at_sync: Callable[[], None] = lambda: None
 
     def crash(self, survive: Callable[[int], int], *, names_kept: bool) -> FakeDisk:
-        """What a restart finds. survive: of so many unsynced bytes, how many are there; names_kept: unsynced names too."""
+        """What a restart finds. survive: of so many unsynced bytes, how many are left; names_kept: such names too."""
         after = FakeDisk(self._now)
         for folder, names in (self._now if names_kept else self._synced).items():
             after._now[folder] = {name: inode.after_crash(survive) for name, inode in names.items()}

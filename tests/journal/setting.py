@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -99,18 +98,15 @@ async def writing(
 
 
 async def small_journal(state: Path) -> Path:
-    """Two record segments and two payload segments, a frame or more behind each header; the folder's path."""
+    """Two record segments and two payload segments, some frames behind each header; the folder's path."""
     with new_state(state) as folder:
-        async with writing(folder, segment_bytes=400) as desk:
-            await desk.put("a", b"first statement", b"first signature")
+        async with writing(folder) as desk:
+            await desk.put("a", b"statement", b"signature")
             await desk.put("b")
-            await desk.put("c", b"s" * 300)
-            await desk.put("d", b"last", b"")
+        full = read(folder)[0]
+        async with writing(folder, segment_bytes=full.payloads_end.offset) as desk:
+            await desk.put("c", b"second", b"")  # both folders go on to their second segment
+        async with writing(folder) as desk:
+            await desk.put("d", b"last")
             await desk.put("e")
     return state
-
-
-def copy(state: Path, to: Path) -> Path:
-    """Another folder with the same content."""
-    shutil.copytree(state, to)
-    return to

@@ -30,6 +30,8 @@ def required() -> None:
     reason = "needs Linux" if sys.platform != "linux" else "needs root" if os.geteuid() else ""
     if not reason and missing:
         reason = f"needs {', '.join(missing)} (Debian: systemd, systemd-container, util-linux)"
+    if not reason and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        reason = "needs to make mount namespaces"
     if reason and os.environ.get("CI"):
         pytest.fail(f"{reason}, and in CI this test is never skipped")
     if reason:
