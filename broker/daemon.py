@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -74,8 +75,18 @@ def serve(config_file: Path) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    _raise_descriptor_limit(config.limits.max_connections)
     notifier = Notifier.take(os.environ, os.getpid())
     return uvloop.run(_run(config, notifier))
+
+
+def _raise_descriptor_limit(max_connections: int) -> None:
+    """Each connection, handshake and ssh-keygen process takes descriptors; the usual soft limit of 1024 is too few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max_connections + 1024
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 async def _run(config: Config, notifier: Notifier) -> int:
@@ -318,7 +329,7 @@ class Broker:
                     desk, Bundle(self.ca.pem, url, config.limits.ticket_s), self._watchers, self._health
                 ).routes(),
             ]
-        uids = {os.getuid(), *(operator.uids if operator else ())}
+        uids = {os.geteuid(), *(operator.uids if operator else ())}
         app = App(routes, ["operator", "localhost"], uids)
         await self._open(Door("operator", app, [listener]))
 

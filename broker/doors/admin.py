@@ -15,7 +15,7 @@ from broker.rules import admin, listing
 from broker.wire import answers, names
 from broker.wire.names import Digest
 from broker.wire.record_view import view
-from broker.wire.records import Record
+from broker.wire.records import AgentEnrolled, AgentRevoked, Record
 from broker.wire.times import show
 
 OBSERVE_S = 900
@@ -132,10 +132,14 @@ class AdminRoutes:
         except BaseException:
             self.watchers.drop(queue)
             raise
-        now = self.desk.turn.now(self.desk.clock())
-        state = listing.directives(self.desk.turn.book, now, id=id) if id else []
-        lines = _lines(self.watchers, queue, id, state)
+        lines = _lines(self.watchers, queue, id, self._state)
         return Response(200, b"", content_type="application/x-ndjson", stream=lines)
+
+    def _state(self, id: str) -> list[listing.Row]:
+        """How one directive stands, as lines of the stream."""
+        now = self.desk.turn.now(self.desk.clock())
+        rows = listing.directives(self.desk.turn.book, now, id=id) if id else []
+        return [row | {"action_kind": row["kind"], "kind": "state"} for row in rows]
 
     async def _health(self, request: Request) -> Response:
         body = self.health()
@@ -163,20 +167,23 @@ def _digest(word: str) -> Digest:
 
 
 async def _lines(
-    watchers: Watchers, queue: asyncio.Queue[Record | None], id: str, state: list[listing.Row]
+    watchers: Watchers, queue: asyncio.Queue[Record | None], id: str, state: Callable[[str], list[listing.Row]]
 ) -> AsyncIterator[bytes]:
     """How the directive stands, then one JSON object a line for each durable record. At most 15 minutes.
 
-    The queue was opened before the state was read, so nothing falls between the two.
+    The queue was opened before the state was read, so nothing falls between the two. What happens to an agent ends its
+    directives without naming them: then the state is told anew.
     """
     try:
-        for row in state:
-            yield answers.encode(row | {"action_kind": row["kind"], "kind": "state"}) + b"\n"
+        for row in state(id):
+            yield answers.encode(row) + b"\n"
         async with asyncio.timeout(OBSERVE_S):
             while (record := await queue.get()) is not None:
                 row = view(record)
-                if not id or id in (row.get("id"), *row.get("ids", ())):
-                    yield answers.encode(row) + b"\n"
+                about = not id or id in (row.get("id"), *row.get("ids", ()))
+                ended = isinstance(record.fact, AgentEnrolled | AgentRevoked)
+                for told in [row] if about else state(id) if ended else []:
+                    yield answers.encode(told) + b"\n"
     except TimeoutError:
         return
     finally:

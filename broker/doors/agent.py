@@ -185,6 +185,9 @@ class AgentDoor:
                 return _REASONED.get(error.reason, refused)
             except BrokerError:  # the journal failed, or a verifier is away: not a verdict on who asks
                 return refused if op in ("consume", "check", "enrol") else _UNAVAILABLE
+            except Exception:
+                log.exception("a handler failed", extra={"op": op})
+                return refused if op in ("consume", "check", "enrol") else _UNAVAILABLE
 
         return guarded
 

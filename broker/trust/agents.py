@@ -21,8 +21,8 @@ _FIRST = Generation(1)
 
 @lru_cache(maxsize=4096)
 def caller_of(der: bytes, instance: Instance) -> Caller:
-    """Name and generation out of an agent's certificate, strictly: exactly one CN, at most one identity URI, of this very
-    instance and for the same CN; without one the generation is 1. Raises Untrusted, whatever the bytes.
+    """Name and generation out of an agent's certificate, strictly: exactly one CN, at most one identity URI, of this
+    very instance and for the same CN; without one the generation is 1. Raises Untrusted, whatever the bytes.
 
     It says nothing about time: look at not_after_at on each request.
     """

@@ -1,4 +1,4 @@
-"""The instance's own certificate authority: who may be an agent, and who may be the broker. docs/formats/certificate.md."""
+"""The instance's own certificate authority: who may be an agent, who the broker. docs/formats/certificate.md."""
 
 from __future__ import annotations
 

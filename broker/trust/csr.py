@@ -21,7 +21,9 @@ AgentKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
 MAX_BYTES = 8192
 _PEM = re.compile(
-    rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n((?:[A-Za-z0-9+/=]{1,76}\r?\n)+)-----END CERTIFICATE REQUEST-----(?:\r?\n)?"
+    rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n"
+    rb"((?:[A-Za-z0-9+/=]{1,76}\r?\n)+)"
+    rb"-----END CERTIFICATE REQUEST-----(?:\r?\n)?"
 )
 UNREADABLE = (
     ValueError,

@@ -62,8 +62,8 @@ class OperatorTrust:
     async def standing(self, now: Instant, witnesses: Mapping[Digest, VerifiedBytes]) -> Standing:
         """Which of the witnesses' keys still count at `now`.
 
-        witnesses: for each signer digest, anything that key signed. The file is read each time; ssh-keygen runs once for
-        each signer it was not asked about since the content changed or a validity date passed. NOBODY while
+        witnesses: for each signer digest, anything that key signed. The file is read each time; ssh-keygen runs once
+        for each signer it was not asked about since the content changed or a validity date passed. NOBODY while
         the file can't be read or believed; a signer that ssh-keygen could not be asked about is in neither set.
         """
         try:

@@ -38,7 +38,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the process ended. status: its exit status, or minus the signal that ended it; the outputs are cut at 4 KiB."""
+    """How the process ended. status: its exit status, or minus the signal that ended it; outputs are cut at 4 KiB."""
 
     status: int
     stdout: bytes
@@ -147,7 +147,7 @@ async def _read_to_end(descriptor: int) -> bytes:
 
 async def _ended(process: subprocess.Popen[bytes]) -> int:
     """The exit status: the kernel closes a process's files a moment before it can be waited for."""
-    while (status := process.poll()) is None:
+    while (status := process.poll()) is None:  # noqa: ASYNC110 - a moment, and nothing sets an event for it
         await asyncio.sleep(_AFTER_LAST_WORD_S)
     return status
 

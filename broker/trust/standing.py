@@ -1,4 +1,4 @@
-"""Which signers still count, without a process at each consume: verdicts live as long as nothing they rest on changed."""
+"""Which signers still count, with no process at each consume: verdicts live while nothing they rest on changed."""
 
 from __future__ import annotations
 

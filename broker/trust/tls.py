@@ -16,7 +16,7 @@ from broker.wire.times import SECOND
 
 
 def server_context(authority: CertificateAuthority) -> ssl.SSLContext:
-    """TLS 1.3 only; a client certificate is optional (enrolment has none), but one that is shown must be the authority's.
+    """TLS 1.3 only; a client certificate is optional (enrolment has none), but one that is shown must be our own.
 
     It has no certificate of its own until `ServerCertificate.rotate`.
     """

@@ -30,5 +30,5 @@ def _open() -> int:
     if sys.platform == "linux":
         return os.memfd_create("lever", os.MFD_CLOEXEC)
     descriptor, path = tempfile.mkstemp()
-    os.unlink(path)
+    Path(path).unlink()
     return descriptor

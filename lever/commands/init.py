@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -63,8 +64,9 @@ def init(
             {"instance": name, **_facts(made), "fingerprints": list(made.fingerprints), "warnings": warnings}
         )
     show.facts(_facts(made) | {f"key {n}": fingerprint for n, fingerprint in enumerate(made.fingerprints, 1)})
-    show.say(f"next: lever broker serve {made.config}")
-    show.say(f"then: lever directive selftest {made.config}")
+    config = shlex.quote(str(made.config))
+    show.say(f"next: lever broker serve {config}")
+    show.say(f"then: lever directive selftest {config}")
 
 
 def _facts(made: instance.Made) -> dict[str, str]:

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker.errors import BrokerError, Fatal, Malformed, Reason, Refused, Unavailable, Untrusted
+from broker.errors import BrokerError, Damaged, Fatal, Malformed, Reason, Refused, Unavailable, Untrusted
 from lever.exits import CliError, Exit, failure_of
 from lever.groups import Lever, Noun
 from tests.cli.conftest import Cli
@@ -23,7 +23,8 @@ from tests.rig import LEVER
         (Refused(Reason.REVOKED, "gone", "do this"), 3, "do this"),
         (Unavailable("no verifier"), 4, ""),
         (Untrusted("bad signature"), 6, ""),
-        (Fatal("damaged", hint="look"), 7, "look"),
+        (Damaged("a byte was changed", hint="look"), 7, "look"),
+        (Fatal("the disk is full", hint="make room"), 1, "make room"),
         (BrokerError("odd"), 1, ""),
         (CliError("not signed", hint="sign", exit=Exit.SIGNING_FAILED), 5, "sign"),
     ],

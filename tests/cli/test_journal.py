@@ -53,8 +53,9 @@ def test_a_last_record_that_is_cut_short_is_what_a_crash_leaves(cli: Cli, instan
 
 def test_a_state_folder_that_is_none(cli: Cli) -> None:
     done = cli("journal", "verify", "--state", "nothing")
-    assert done.status == Exit.CORRUPT_FILE
-    assert "Traceback" not in done.stderr
+    assert done.status == Exit.UNEXPECTED
+    assert "is no state folder" in done.stderr
+    assert "hint:  " in done.stderr
 
 
 def test_a_copy_is_read_without_any_configuration(cli: Cli, instance: Path) -> None:

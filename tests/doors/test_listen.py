@@ -17,6 +17,7 @@ from broker.doors.socket import bind_tcp
 from broker.errors import Fatal
 from tests.doors.setting import (
     LARGE_BYTES,
+    LONG,
     PATIENT,
     PATIENT_S,
     SHORT,
@@ -158,7 +159,8 @@ async def test_connections_that_come_all_at_once_are_closed_or_served(pki: Pki) 
 
 
 async def test_newcomers_at_the_same_moment_push_out_one_each() -> None:
-    async with opened(Routes(), None, replace(PATIENT, max_connections=3)) as door, AsyncExitStack() as stack:
+    limits = replace(PATIENT, max_connections=3, idle_s=LONG / 2)  # so whoever idles is nearest to its deadline
+    async with opened(Routes(), None, limits) as door, AsyncExitStack() as stack:
         idle = [await stack.enter_async_context(dial(door)) for _ in range(3)]
         for client in idle:
             assert (await client.ask(get("/here"))).status == 200

@@ -14,6 +14,11 @@ class PowerCutError(Exception):
     """The machine is gone in the middle of a call. Not an OSError: no program ever sees it."""
 
 
+def at_most(kept: int) -> Callable[[int], int]:
+    """For `crash`: so many of the unsynced bytes of each file are left, or all if there are fewer."""
+    return lambda unsynced: min(unsynced, kept)
+
+
 @dataclass
 class _Inode:
     data: bytearray = field(default_factory=bytearray)
@@ -64,6 +69,10 @@ class FakeDisk:
     def content(self, path: Path) -> bytes:
         """What a reader sees now."""
         return bytes(self._inode(path).data)
+
+    def open_files(self) -> int:
+        """How many descriptors were not closed."""
+        return len(self._open)
 
     def hold_syncs(self) -> Hold:
         """From now on each sync waits until the test lets it go."""
@@ -184,7 +193,7 @@ class Hold:
 
     def until_reached(self) -> None:
         """Return once a sync is being held."""
-        self._reached.wait()
+        assert self._reached.wait(60), "nothing was ever synced"
 
     def release(self) -> None:
         """Let this sync and all later ones through."""

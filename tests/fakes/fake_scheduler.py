@@ -12,9 +12,9 @@ from broker.wire.times import SECOND
 
 @dataclass(eq=False)
 class FakeTimer:
-    """A call that has not happened yet."""
+    """A call that has not happened yet. due: microseconds of elapsed time, whatever the wall clock says."""
 
-    at: Instant
+    due: int
     callback: Callable[[], None]
     timers: list[FakeTimer]
 
@@ -24,36 +24,37 @@ class FakeTimer:
 
 
 class FakeScheduler:
-    """Time stands still between calls of `advance`."""
+    """Time stands still between calls of `advance`. Like the real one it counts a timer's delay in elapsed time."""
 
     def __init__(self, now: Instant) -> None:
-        self._now = now
+        self._elapsed = 0
+        self._started_at = now
         self.timers: list[FakeTimer] = []
 
     def now(self) -> Instant:
-        return self._now
+        return Instant(self._started_at + self._elapsed)
 
     def call_at(self, at: Instant, callback: Callable[[], None]) -> FakeTimer:
-        timer = FakeTimer(at, callback, self.timers)
+        timer = FakeTimer(self._elapsed + max(0, at - self.now()), callback, self.timers)
         self.timers.append(timer)
         return timer
 
     async def advance(self, seconds: float) -> None:
         """Let so much time pass, calling each timer at its time, and let everything settle."""
-        until = Instant(self._now + int(seconds * SECOND))
+        until = self._elapsed + int(seconds * SECOND)
         await settle()
-        while due := [timer for timer in self.timers if timer.at <= until]:
-            timer = min(due, key=lambda timer: timer.at)
-            self._now = max(self._now, timer.at)
+        while due := [timer for timer in self.timers if timer.due <= until]:
+            timer = min(due, key=lambda timer: timer.due)
+            self._elapsed = timer.due
             self.timers.remove(timer)
             timer.callback()
             await settle()
-        self._now = until
+        self._elapsed = until
         await settle()
 
     def set_clock(self, seconds: float) -> None:
-        """Move the wall clock without calling any timer, as a machine's sleep or its operator does."""
-        self._now = Instant(self._now + int(seconds * SECOND))
+        """Move the wall clock alone, as its operator does, or a machine's sleep."""
+        self._started_at = Instant(self._started_at + int(seconds * SECOND))
 
 
 async def settle() -> None:

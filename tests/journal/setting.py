@@ -43,9 +43,16 @@ def new_state(path: Path, disk: Disk | None = None) -> Iterator[StateFolder]:
         yield folder
 
 
-def fake_disk(folder: Path) -> FakeDisk:
-    """An empty fake with a state folder's two places."""
-    return FakeDisk([folder / "journal", folder / "payloads"])
+def empty_disk(folder: StateFolder) -> FakeDisk:
+    """A fake disk with a state folder's two places and nothing in them."""
+    return FakeDisk([folder.journal, folder.payloads])
+
+
+def fake_journal(folder: StateFolder) -> FakeDisk:
+    """A fake disk with a new journal on it."""
+    disk = empty_disk(folder)
+    create(folder, disk, CA_DIGEST, CREATED_AT)
+    return disk
 
 
 def read(folder: StateFolder, disk: Disk | None = None) -> tuple[Recovered, list[Record]]:
