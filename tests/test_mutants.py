@@ -54,10 +54,9 @@ MUTANTS = [
         f"{DIRECTIVES}::test_the_predecessors_unexpired_certificate_gets_nothing_and_cannot_renew",
     ),
     Mutant(
-        "P3", "an await between the decision and its effect", "broker/turn.py",
-        "        self._write(now, drafts)\n        await self._journal.durable()\n",
-        "        import asyncio\n\n        await asyncio.sleep(0.01)\n        self._write(now, drafts)\n"
-        "        await self._journal.durable()\n",
+        "P3", "a consume leaves the directive active", "broker/rules/book.py",
+        '        directive = self._end(fact.id, Event.CONSUME, "", at)\n',
+        "        directive = self.directives[fact.id]\n",
         f"{DIRECTIVES}::test_two_hundred_concurrent_consumes_from_four_processes_give_it_once",
     ),
     Mutant(

@@ -222,7 +222,7 @@ class Outbox:
             self._halt()
             return
         self._answer(pointer.id, not failed)
-        if failed and not self._stopped:
+        if failed:
             pointer.due_at, pointer.attempts, pointer.to_tell = next_at, attempt, failed
             self._push(lane, pointer)
         else:

@@ -38,7 +38,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the process ended. status: its exit status, or minus the signal that ended it; outputs are cut at 4 KiB."""
+    """How the process ended. status: its exit status, or minus the signal that ended it. Outputs are cut at 4 KiB."""
 
     status: int
     stdout: bytes
@@ -55,6 +55,7 @@ class SshKeygen:
         self._executable = executable
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(parallel)
+        self._starting = asyncio.Lock()
         # The time zone goes along because dates in allowed_signers without a Z are read in it, here and there.
         known = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         self._environment = {"PATH": os.defpath, **known, "LANG": "C"}
@@ -72,8 +73,11 @@ class SshKeygen:
                 allowed, signature, raw, errors = (opened.enter_context(unlinked(it)) for it in contents)
                 reading, writing = opened.enter_context(_pipe())
                 argv = self._argv(question, allowed, signature)
-                with writing:
+                async with self._starting:
+                    # Starting holds up the event loop: between two starts all others get their turn.
+                    await asyncio.sleep(0)
                     process = self._start(argv, (allowed, signature), raw, writing.fileno(), errors)
+                writing.close()
                 try:
                     async with asyncio.timeout(self._timeout_s):
                         said = await _read_to_end(reading)

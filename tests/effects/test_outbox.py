@@ -69,6 +69,7 @@ class TestAskingForTheFirstAttempt:
         stage.revoke("d-1")
         asking = asyncio.create_task(stage.asked("d-1"))
         await stage.scheduler.advance(60)
+        assert asking.done()
         assert await asking is False
 
 
@@ -160,6 +161,15 @@ async def test_pointers_beyond_an_agents_rate_wait_and_are_not_lost() -> None:
 
 
 @pytest.mark.promise("P11")
+async def test_an_agent_with_nothing_waiting_keeps_its_rate() -> None:
+    stage = Stage(per_minute=30)
+    for wave in range(3):
+        stage.admit(*[f"d-{wave}-{i}" for i in range(20)])
+        await stage.scheduler.advance(1)
+    assert len(stage.default.told) == 31
+
+
+@pytest.mark.promise("P11")
 async def test_retries_count_against_the_rate_too() -> None:
     stage = Stage(per_minute=2)
     stage.default.fail = ["nobody there"] * 1000
@@ -235,13 +245,16 @@ class TestStopping:
         stage.admit("d-1", "d-2")
         stage.admit("later", opens_s=60, cn="worker-b")
         await stage.settle()
-        stopping = asyncio.create_task(stage.outbox.stop())
         asked = asyncio.create_task(stage.asked("d-2"))
         await stage.settle()
+        stopping = asyncio.create_task(stage.outbox.stop())
+        await stage.settle()
         assert not stopping.done()
+        assert asked.done()
+        assert await asked is False
+        assert await stage.asked("d-4") is False
         gate.set()
         await stopping
-        assert await asked is False
         stage.admit("d-3", cn="worker-c")
         await stage.scheduler.advance(3600)
         assert stage.default.ids == ["d-1"]
