@@ -98,6 +98,21 @@ async def test_an_id_never_becomes_an_option(run: Any, id: str) -> None:
     assert (await run("--id={id}", id=id))["argv"] == [f"--id={id}"]
 
 
+@pytest.fixture
+def words_on_stdin() -> Iterator[None]:
+    """What the daemon itself could read from its standard input."""
+    read, write = os.pipe()
+    os.write(write, b"words\n")
+    os.close(write)
+    kept = os.dup(0)
+    os.dup2(read, 0)
+    yield
+    os.dup2(kept, 0)
+    os.close(kept)
+    os.close(read)
+
+
+@pytest.mark.usefixtures("words_on_stdin")
 async def test_the_command_knows_three_variables_and_its_folder_and_reads_nothing(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
