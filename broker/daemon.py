@@ -172,7 +172,6 @@ class Broker:
         self._turn = Turn(self.book, self._journal)
         self._outbox = self._build_outbox()
         await self._note(BrokerStarted(version("lever-broker"), self.recovered.cut_bytes))
-        self.book.forget(self._turn.now(clock()))
         if operator := self.config.operator:
             self._trust = OperatorTrust(
                 operator.allowed_signers,
@@ -356,11 +355,15 @@ class Broker:
         """Once a second: what time alone changes. A refusal here (the clock is behind) changes nothing."""
         for tick in itertools.count(1):
             await asyncio.sleep(1)
-            with suppress(BrokerError):
-                await self._turn.take(sweep, clock())
+            try:
                 if tick % _TIDY_EVERY == 0:
-                    await self._turn.tidy(clock())
                     self._certificate.rotate(self._context, clock())
+                    await self._turn.tidy(clock())
+                await self._turn.take(sweep, clock())
+            except BrokerError:
+                continue
+            except Exception:
+                log.exception("a tick failed")
 
 
 def _per(count: int, seconds: int) -> TokenBucket:

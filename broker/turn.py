@@ -54,10 +54,9 @@ class Turn:
         return decision.answer  # type: ignore[return-value]  # a decision that refuses nothing has its answer
 
     async def tidy(self, wall_at: Instant, *, everything: bool = False) -> None:
-        """Write the counts of folded refusals whose minute is over, and drop from memory what has had its time."""
+        """Write the counts of folded refusals whose minute is over."""
         now = self.now(wall_at)
         self._write(now, self._refusals.flush(now, everything=everything))
-        self.book.forget(now)
         await self._journal.durable()
 
     def now(self, wall_at: Instant) -> Instant:

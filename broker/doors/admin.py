@@ -151,7 +151,7 @@ class AdminRoutes:
 
     def _ticket_s(self, params: dict[str, str]) -> int:
         word = params.get("expires_s", str(self.bundle.ticket_s))
-        if not word.isascii() or not word.isdigit() or not 1 <= int(word[:9]) <= 86400:
+        if not word.isascii() or not word.isdigit() or len(word) > 5 or not 1 <= int(word) <= 86400:
             raise Malformed("params.expires_s", "expected whole seconds, 1 to 86400")
         return int(word)
 

@@ -179,6 +179,9 @@ class Book:
 
     def apply(self, record: r.Record, payloads: tuple[bytes, ...] | None) -> None:
         """Fold one record in. payloads: its exact bytes; None during recovery, where `fill` brings them afterwards."""
+        if record.at // _MINUTE > self.newest_at // _MINUTE:
+            # Part of the fold, by the journal's own time: what a restart forgets is what was forgotten live.
+            self._forget(record.at)
         self.newest_at = max(self.newest_at, record.at)
         self.records += 1
         match record.fact:
@@ -231,7 +234,7 @@ class Book:
         for renewal in self._renewals():
             renewal.certificate = read(renewal.refs[0])
 
-    def forget(self, now: Instant) -> None:
+    def _forget(self, now: Instant) -> None:
         """Drop from memory what no decision can need any more. The journal keeps all of it."""
         for hour in [h for h in self._by_hour if h < now // _HOUR]:
             for id in self._by_hour.pop(hour):
@@ -249,7 +252,7 @@ class Book:
         """Active directives whose window has closed."""
         minutes = sorted(minute for minute in self._by_minute if minute <= now // _MINUTE)
         ids = (id for minute in minutes for id in self._by_minute[minute])
-        return tuple(id for id in ids if id in self.directives and self.directives[id].expires_at <= now)
+        return tuple(id for id in dict.fromkeys(ids) if id in self.directives and self.directives[id].expires_at <= now)
 
     def of_agent(self, cn: Cn) -> Iterator[Directive]:
         """The active directives of one agent, in the order of admission."""

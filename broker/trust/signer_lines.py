@@ -19,7 +19,7 @@ from broker.wire.names import Digest, Fingerprint
 _PRINCIPALS = re.compile(r'[ \t]*(?:"([^"]*)"|([^ \t"]+))(?:[ \t]+(.*))?')
 _OPTION = re.compile(r'([A-Za-z-]+)(?:="((?:[^"\\]|\\.)*)")?(?:,|$)')
 _KEY = re.compile(r"([a-z0-9@.-]+)[ \t]+([A-Za-z0-9+/]+=*)(?:[ \t].*)?")
-_DATE = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?(Z?)", re.ASCII)
+_DATE = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?((?:Z|UTC)?)", re.ASCII | re.IGNORECASE)
 _VALUED = ("namespaces", "valid-after", "valid-before")
 
 

@@ -18,7 +18,7 @@ from broker.wire.names import Digest, Instant
 from broker.wire.times import SECOND
 
 MAX_BYTES = 256 * 1024
-_DATE = re.compile(rb'valid-(after|before)="([0-9]{8,14}Z?)"', re.IGNORECASE)
+_DATE = re.compile(rb'valid-(after|before)="([0-9]{8,14}(?:Z|UTC)?)"', re.IGNORECASE)
 
 
 class SignersUnusable(Unavailable):

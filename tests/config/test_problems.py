@@ -53,7 +53,7 @@ TOOL = "expected 1 to 128 of A-Z a-z 0-9 . _ : / -"
         (GOOD + 'agents: {"a\\nb": {deliver: [inbox]}}\n', f'2:10: {NAME}; found "a\\nb"'),
         (GOOD + "limits: {ticket_s: 10m}\n", '2:20: expected a whole number from 10 to 86400; found "10m"'),
         (GOOD + "limits: {ticket_s: 9}\n", "2:20: expected a whole number from 10 to 86400; found 9"),
-        (GOOD + "limits: {ticket_s: true}\n", "2:20: expected a whole number from 10 to 86400; found true"),
+        (GOOD + "limits: {consume_per_minute: true}\n", "2:30: expected a whole number from 1 to 1000000; found true"),
         (GOOD + "limits: {ticket_s: 60.0}\n", '2:20: expected a whole number from 10 to 86400; found "60.0"'),
     ],
 )

@@ -145,9 +145,9 @@ def test_two_hundred_concurrent_consumes_from_four_processes_give_it_once(
 STATEMENT_FLAWS = {
     "another instance": ({"instance": "other"}, "wrong_instance"),
     "expired": ({"not_before": wire_time(-100), "expires_at": wire_time(-10)}, "expired"),
-    "beyond the cap": ({"expires_at": wire_time(25 * 3600)}, "expiry_beyond_cap"),
-    "issued in the future": ({"issued_at": wire_time(300)}, "issued_in_future"),
-    "window turned round": ({"not_before": wire_time(200), "expires_at": wire_time(100)}, "window_empty"),
+    "beyond the cap": ({"expires_at": wire_time(26 * 3600)}, "expiry_beyond_cap"),
+    "issued in the future": ({"issued_at": wire_time(3600)}, "issued_in_future"),
+    "window turned round": ({"not_before": wire_time(7200), "expires_at": wire_time(3600)}, "window_empty"),
     "unknown field": ({"extra": 1}, "malformed"),
     "boolean for an integer": ({"v": True}, "malformed"),
     "float for an integer": ({"target_agent": {"cn": "worker-a", "generation": 1.0}}, "malformed"),

@@ -46,6 +46,17 @@ def test_no_span_of_time_sees_more_than_the_capacity_and_the_refill(bucket: Toke
             assert last - first + 1 <= bucket.capacity + span_s * Fraction(bucket.refill_per_s)
 
 
+@pytest.mark.promise("P11")
+@given(BUCKETS)
+def test_nor_for_the_caller_who_takes_each_token_the_moment_it_comes(bucket: TokenBucket) -> None:
+    state: Bucket | None = None
+    begin = now = Instant(10**15)
+    for count in range(1, 100):
+        now = bucket.ready_at(state, now)
+        state, _ = bucket.take(state, now)
+        assert count <= bucket.capacity + Fraction(now - begin, SECOND) * Fraction(bucket.refill_per_s)
+
+
 @given(BUCKETS, GAPS)
 def test_a_token_is_there_exactly_from_ready_at_on(bucket: TokenBucket, gaps: list[int]) -> None:
     state: Bucket | None = None
