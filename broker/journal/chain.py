@@ -82,23 +82,24 @@ class Chain:
         self.next_seq = None if self.next_seq is None or found.end is None else self.next_seq + 1
         self.head = None
 
-    def _record(self, whole: Frame, file: str, offset: int) -> Iterator[Record | Problem]:
+    def _record(self, whole: Frame, file: str, offset: int) -> list[Record | Problem]:
         seq, head = self.next_seq, self.head
         self.head = whole.digest
         try:
             record = _decode(whole.raw)
         except Malformed as error:
             self.next_seq = None if seq is None else seq + 1
-            yield Problem(Kind.DAMAGED, file, offset, seq, "a record", str(error))
-            return
+            return [Problem(Kind.DAMAGED, file, offset, seq, "a record", str(error))]
         self.next_seq = record.seq + 1
+        found: list[Record | Problem] = []
         if seq not in (None, record.seq) or head not in (None, record.prev):
             link = _link(record.seq, record.prev)
-            yield Problem(Kind.MISPLACED, file, offset, record.seq, _link(seq, head), link)
+            found.append(Problem(Kind.MISPLACED, file, offset, record.seq, _link(seq, head), link))
         if record.seq == 1 and not self._begins(record.fact):
-            found = f"{record_codec.kind_of(record.fact)} of another instance or kind"
-            yield Problem(Kind.MISPLACED, file, offset, 1, f"instance_created of {self._instance}", found)
-        yield record
+            words = f"{record_codec.kind_of(record.fact)} of another instance or kind"
+            found.append(Problem(Kind.MISPLACED, file, offset, 1, f"instance_created of {self._instance}", words))
+        found.append(record)
+        return found
 
     def _begins(self, fact: Fact) -> bool:
         return isinstance(fact, InstanceCreated) and fact.instance == self._instance

@@ -34,19 +34,22 @@ class PayloadScan:
         self._ahead: Found | None = None
         self._told: set[int] = set()
 
-    def check(self, ref: PayloadRef, seq: int) -> Iterator[Problem]:
-        """Whether this reference of record `seq` finds its bytes. Raises OSError."""
-        yield from self._reach(ref, seq)
+    def check(self, ref: PayloadRef, seq: int) -> list[Problem]:
+        """What is wrong with the bytes that this reference of record `seq` names. Raises OSError."""
+        problems = list(self._reach(ref, seq)) if not self._reached(ref) else []
         if ref.segment in self._told:
-            return
-        found = self._ahead
-        if ref.segment != self.end.segment or found is None or found.offset != ref.offset:
-            words = "no frame that begins there, behind the payload before"
-        else:
-            words = _differs(found, ref)
+            return problems
+        if self._ahead is not None and self._reached(ref):
+            words = _differs(self._ahead, ref)
             self._step()
+        else:
+            words = "no frame that begins there, behind the payload before"
         if words:
-            yield Problem(Kind.PAYLOAD, _file(ref.segment), ref.offset, seq, _spell(ref), words)
+            problems.append(Problem(Kind.PAYLOAD, _file(ref.segment), ref.offset, seq, _spell(ref), words))
+        return problems
+
+    def _reached(self, ref: PayloadRef) -> bool:
+        return self._ahead is not None and self._ahead.offset == ref.offset and self.end.segment == ref.segment
 
     def _reach(self, ref: PayloadRef, seq: int) -> Iterator[Problem]:
         if ref.segment > self.end.segment and ref.segment not in self._told:

@@ -54,21 +54,21 @@ class Sealer:
         raw = record_codec.encode(record)
         if len(raw) > record_codec.MAX_RECORD_BYTES:
             raise Malformed("record", f"beyond {record_codec.MAX_RECORD_BYTES} bytes")
-        segment, offset, opens = self._records.segment, self._records.offset, b""
+        (segment, offset), opens = self._records, b""
         if offset >= self._segment_bytes:
             segment += 1
             opens = frame.encode(RecordsHeader(self._instance, segment, record.seq, record.prev).encode())[0]
             offset = len(opens)
         data, self._head = frame.encode(raw)
         self._records = Position(segment, offset + len(data))
-        self.next_seq = record.seq + 1
+        self.next_seq += 1
         sealed.records.append(record)
         sealed.record_pieces.append(Piece(segment, data, opens))
 
     def _payload(self, raw: bytes, sealed: Sealed) -> PayloadRef:
         if len(raw) > frame.MAX_FRAME_BYTES:
             raise Malformed("payload", f"beyond {frame.MAX_FRAME_BYTES} bytes")
-        segment, offset, opens = self._payloads.segment, self._payloads.offset, b""
+        (segment, offset), opens = self._payloads, b""
         if offset >= self._segment_bytes:
             segment += 1
             opens = frame.encode(PayloadsHeader(self._instance, segment).encode())[0]

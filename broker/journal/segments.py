@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from broker.journal.disk import Disk, write_all
 from broker.wire import frame
@@ -17,21 +18,30 @@ _UNFINISHED = re.compile(r"[0-9]{8}\.seg\.new")
 _CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+# These three are named tuples, not dataclasses, because one is made for every frame that is written or read.
+
+
+class Position(NamedTuple):
     """A place behind the last whole frame: segment number, offset in that file."""
 
     segment: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Bytes that go behind the end of a segment. opens: the framed header, where this piece begins the segment."""
 
     segment: int
     data: bytes
     opens: bytes = b""
+
+
+class Found(NamedTuple):
+    """What stands at an offset of a file. end: where the next frame begins; None when nobody can say."""
+
+    offset: int
+    what: Frame | Torn | Damaged
+    end: int | None
 
 
 def name(number: int) -> str:
@@ -114,15 +124,6 @@ class Tail:
             self._fd = self._disk.append(self._folder / name(self._last))
         write_all(self._disk, self._fd, b"".join(pending))
         self._disk.sync(self._fd)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What stands at an offset of a file. end: where the next frame begins; None when nobody can say."""
-
-    offset: int
-    what: Frame | Torn | Damaged
-    end: int | None
 
 
 def frames(disk: Disk, path: Path, limit: int | None = None) -> Iterator[Found]:

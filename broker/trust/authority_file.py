@@ -35,20 +35,25 @@ def read(folder: Path) -> bytes:
     path = folder / NAME
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as opened:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise Fatal(f"{path} is not a regular file")
-            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                mode = stat.S_IMODE(found.st_mode)
-                raise Fatal(
-                    f"{path} holds a private key and is not ours alone (uid {found.st_uid}, mode {mode:04o})",
-                    hint=f"chown {os.geteuid()} {path} && chmod 0600 {path}",
-                )
-            return opened.read(_MAX_BYTES)
+        try:
+            _check(os.fstat(descriptor), path)
+            return os.read(descriptor, _MAX_BYTES)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         hint = "lever init makes a new instance; restore the state folder as a whole if it was lost"
         raise Fatal(f"{path} can't be read: {error.strerror}", hint=hint) from error
+
+
+def _check(found: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise Fatal(f"{path} is not a regular file")
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise Fatal(
+            f"{path} holds a private key and is not ours alone "
+            f"(uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o})",
+            hint=f"chown {os.geteuid()} {path} && chmod 0600 {path}",
+        )
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -96,7 +96,11 @@ def _der(pem: bytes) -> bytes:
     found = _PEM.fullmatch(pem)
     if not found:
         raise Untrusted("expected one PEM block CERTIFICATE REQUEST and nothing else")
+    text = b"".join(found[1].split())
     try:
-        return base64.b64decode(b"".join(found[1].split()), validate=True)
+        der = base64.b64decode(text, validate=True)
     except binascii.Error as error:
         raise Untrusted("the request is not base64 between BEGIN and END") from error
+    if base64.b64encode(der) != text:
+        raise Untrusted("the request is not the canonical base64 of its bytes")
+    return der

@@ -6,6 +6,7 @@ docs/formats/allowed_signers.md is the normative page.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,7 +40,7 @@ class OperatorTrust:
         on_change: Callable[[Digest, tuple[str, ...]], None] = lambda _digest, _fingerprints: None,
         seen: Digest = NOBODY.allowed_digest,
         ssh_keygen: str = "ssh-keygen",
-        parallel: int = 4,
+        parallel: int = 2 * (os.cpu_count() or 2),
         timeout_s: float = 5.0,
     ) -> None:
         self._principal = principal(instance)
@@ -92,8 +93,9 @@ class OperatorTrust:
         return findings
 
     async def close(self) -> None:
-        """End what still runs."""
+        """Wait for the ssh-keygen processes that run; nothing can be verified afterwards."""
         await self._standing.close()
+        await self._ssh_keygen.close()
 
     async def _verify_under(
         self, file: SignersFile, raw: bytes, signature: bytes, namespace: str, now: Instant

@@ -107,6 +107,8 @@ def _key(text: str) -> bytes | None:
         blob = base64.b64decode(found[2], validate=True)
     except binascii.Error:
         return None
+    if base64.b64encode(blob).decode() != found[2]:
+        return None
     name = found[1].encode()
     return blob if blob[4 : 4 + len(name)] == name and blob[:4] == len(name).to_bytes(4, "big") else None
 
@@ -130,7 +132,8 @@ def _options(text: str) -> dict[str, str]:
         name = found[1].lower() if found else ""
         if not found or name not in (*_VALUED, "cert-authority"):
             raise _Skip("unknown option, or no key")
-        if name in options or (name in _VALUED) != (found[2] is not None):
+        valued = name in _VALUED
+        if valued != (found[2] is not None) or (valued and name in options):
             raise _Skip(f"bad option {name}")
         options[name] = (found[2] or "").replace('\\"', '"')
         at = found.end()

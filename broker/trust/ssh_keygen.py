@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from io import FileIO
 
 from broker.errors import Unavailable
 from broker.trust.unlinked import unlinked
@@ -21,7 +22,6 @@ from broker.wire.names import Instant
 from broker.wire.times import SECOND, show
 
 _MAX_OUTPUT_BYTES = 4096
-_AFTER_LAST_WORD_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,10 @@ class SshKeygen:
     executable: a name on PATH or a path; parallel: processes at a time; timeout_s: for one of them.
     """
 
-    def __init__(self, executable: str = "ssh-keygen", *, parallel: int = 8, timeout_s: float = 5.0) -> None:
+    def __init__(self, executable: str = "ssh-keygen", *, parallel: int = 4, timeout_s: float = 5.0) -> None:
         self._executable = executable
         self._timeout_s = timeout_s
-        self._slots = asyncio.Semaphore(parallel)
-        self._starting = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(parallel, thread_name_prefix="ssh-keygen")
         # The time zone goes along because dates in allowed_signers without a Z are read in it, here and there.
         known = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         self._environment = {"PATH": os.defpath, **known, "LANG": "C"}
@@ -67,26 +66,27 @@ class SshKeygen:
 
     async def verify(self, question: Question) -> Outcome:
         """Run one process to its end. Raises Unavailable when it can't be run or doesn't end in time."""
-        async with self._slots:
-            with ExitStack() as opened:
-                contents = (question.allowed, question.signature, question.raw, b"")
-                allowed, signature, raw, errors = (opened.enter_context(unlinked(it)) for it in contents)
-                reading, writing = opened.enter_context(_pipe())
-                argv = self._argv(question, allowed, signature)
-                async with self._starting:
-                    # Starting holds up the event loop: between two starts all others get their turn.
-                    await asyncio.sleep(0)
-                    process = self._start(argv, (allowed, signature), raw, writing.fileno(), errors)
-                writing.close()
-                try:
-                    async with asyncio.timeout(self._timeout_s):
-                        said = await _read_to_end(reading)
-                        status = await _ended(process)
-                except TimeoutError as error:
-                    raise Unavailable(f"{self._executable} did not end within {self._timeout_s} s") from error
-                finally:
-                    _end(process)
-                return Outcome(status, said, os.pread(errors, _MAX_OUTPUT_BYTES, 0))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, question)
+
+    async def close(self) -> None:
+        """Wait for the processes that run; each has its limit. Those not yet started never are."""
+        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+
+    def _run(self, question: Question) -> Outcome:
+        contents = (question.allowed, question.signature, question.raw, b"")
+        with ExitStack() as opened:
+            allowed, signature, raw, errors = (opened.enter_context(unlinked(it)) for it in contents)
+            process = opened.enter_context(self._start(question, allowed, signature, raw, errors))
+            deadline = time.monotonic() + self._timeout_s
+            try:
+                said = _read_to_end(process, deadline)
+                # The kernel closes a process's files a moment before it can be waited for.
+                status = process.wait(max(0.0, deadline - time.monotonic()))
+            except (TimeoutError, subprocess.TimeoutExpired) as error:
+                raise Unavailable(f"{self._executable} did not end within {self._timeout_s} s") from error
+            finally:
+                _end(process)
+            return Outcome(status, said, os.pread(errors, _MAX_OUTPUT_BYTES, 0))
 
     def _argv(self, question: Question, allowed: int, signature: int) -> list[str]:
         # ssh-keygen wants the time as YYYYMMDDHHMMSSZ, whole seconds; the Z needs OpenSSH 9.1.
@@ -103,15 +103,17 @@ class SshKeygen:
         ]
 
     def _start(
-        self, argv: list[str], shared: tuple[int, ...], stdin: int, stdout: int, stderr: int
+        self, question: Question, allowed: int, signature: int, raw: int, errors: int
     ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                argv,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                pass_fds=shared,
+                self._argv(question, allowed, signature),
+                bufsize=0,
+                stdin=raw,
+                stdout=subprocess.PIPE,
+                # A file and not a second pipe: nobody has to empty it while the process runs.
+                stderr=errors,
+                pass_fds=(allowed, signature),
                 env=self._environment,
                 cwd="/",
                 process_group=0,
@@ -120,45 +122,24 @@ class SshKeygen:
             raise Unavailable(f"{self._executable} can't be run: {error.strerror}") from error
 
 
-@contextmanager
-def _pipe() -> Iterator[tuple[int, FileIO]]:
-    """A pipe: the reading end, which never blocks, and the writing end, to be closed once the process has it."""
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    with FileIO(reading, "rb"), FileIO(writing, "wb") as sink:
-        yield reading, sink
-
-
-async def _read_to_end(descriptor: int) -> bytes:
-    """What the process says on standard output until it closes it, which is when it ends."""
-    loop = asyncio.get_running_loop()
-    closed: asyncio.Future[None] = loop.create_future()
+def _read_to_end(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """What the process says on standard output until it closes it, which is when it ends. Raises TimeoutError."""
+    assert process.stdout is not None
+    readable = select.poll()
+    readable.register(process.stdout, select.POLLIN)
     said = bytearray()
-
-    def ready() -> None:
-        part = os.read(descriptor, _MAX_OUTPUT_BYTES)
+    while readable.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        part = process.stdout.read(_MAX_OUTPUT_BYTES)
+        if not part:
+            return bytes(said)
         said.extend(part[: _MAX_OUTPUT_BYTES - len(said)])
-        if not part and not closed.done():
-            closed.set_result(None)
-
-    loop.add_reader(descriptor, ready)
-    try:
-        await closed
-    finally:
-        loop.remove_reader(descriptor)
-    return bytes(said)
-
-
-async def _ended(process: subprocess.Popen[bytes]) -> int:
-    """The exit status: the kernel closes a process's files a moment before it can be waited for."""
-    while (status := process.poll()) is None:  # noqa: ASYNC110 - a moment, and nothing sets an event for it
-        await asyncio.sleep(_AFTER_LAST_WORD_S)
-    return status
+    raise TimeoutError
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Nothing of the process stays behind: neither it, nor what it started, nor a zombie."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        # Blocks for the microseconds that a killed process takes to go.
+    """Nothing of a process that did not end stays behind: neither it, nor what it started, nor a zombie."""
+    # While it has not been waited for, its number can't have become another's.
+    if process.returncode is None:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()

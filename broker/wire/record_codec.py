@@ -77,12 +77,27 @@ def kind_of(fact: Fact) -> str:
 
 
 def encode(record: Record) -> bytes:
-    """The record's bytes: an array [format, seq, at, prev, kind, payload refs, body]."""
+    """The record's bytes: an array [format, seq, at, prev, kind, payload refs, body].
+
+    Raises Malformed for a field that `decode` would refuse: a record that is written must be one that can be read.
+    """
     fact = record.fact
     name = _NAMES[type(fact)]
-    body = {field: getattr(fact, field) for field, _, _ in _KINDS[name].fields}
+    body = {field: _plain(getattr(fact, field)) for field, _, _ in _KINDS[name].fields}
+    for field, check, _ in _KINDS[name].fields:
+        if not check(body[field]):
+            raise Malformed(f"record.body.{field}", "of the wrong type, or beyond the format")
+    if not _is_int(record.at):
+        raise Malformed("record.at", "beyond the format")
     refs = [[ref.digest, ref.segment, ref.offset, ref.length] for ref in record.payloads]
     return cbor2.dumps([FORMAT, record.seq, record.at, record.prev, name, refs, body], canonical=True)
+
+
+def _plain(value: Any) -> Any:
+    """As CBOR will give it back: an enumeration's word as text, a tuple as a list."""
+    if isinstance(value, str):
+        return str(value)
+    return list(value) if type(value) is tuple else value
 
 
 def decode(raw: bytes) -> Record:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from pathlib import Path
-from zlib import crc32
+from typing import Any
 
 import cbor2
 import pytest
 
 from broker.errors import Damaged
 from broker.journal import inspect
-from broker.journal.disk import RealDisk
+from broker.journal.header import PayloadsHeader
 from broker.journal.problem import Kind, Problem
-from broker.journal.segments import frames
 from broker.journal.state import StateFolder
 from broker.wire import frame
 from tests.journal import decoder, setting
@@ -102,13 +100,18 @@ def moved(change: Callable[[list[bytes]], list[bytes]], file: str) -> Callable[[
     return apply
 
 
-def forged(state: Path) -> None:
-    """A record in another's place, with every digest of its own frame right."""
-    first, *rest = cut_into(state, RECORDS[0])
-    value = cbor2.loads(decoder.frames(rest[1])[0].raw)
-    value[6]["id"] = "z"
-    rest[1] = frame.encode(cbor2.dumps(value, canonical=True))[0]
-    (state / RECORDS[0]).write_bytes(b"".join([first, *rest]))
+def forged(file: str, index: int, **fields: Any) -> Callable[[Path], None]:
+    """One record of the file says something else, and every digest of its own frame is right."""
+
+    def apply(state: Path) -> None:
+        parts = cut_into(state, file)
+        value = decoder.frames(parts[index])[0].value
+        for place, name in enumerate(("format", "seq", "at", "prev", "kind", "payloads", "body")):
+            value[place] = fields.get(name, value[place])
+        parts[index] = frame.encode(cbor2.dumps(value, canonical=True))[0]
+        (state / file).write_bytes(b"".join(parts))
+
+    return apply
 
 
 def reheaded(file: str, **fields: object) -> Callable[[Path], None]:
@@ -146,9 +149,16 @@ CASES: list[tuple[str, Callable[[Path], None], Kind, str, int | None]] = [
     ("old record again", moved(lambda f: [*f, f[1]], RECORDS[1]), Kind.MISPLACED, RECORDS[1], 4),
     ("record inserted", moved(lambda f: [*f, frame.encode(b"\x80")[0]], RECORDS[1]), Kind.DAMAGED, RECORDS[1], 7),
     ("not a record", moved(lambda f: [f[0], frame.encode(b"x")[0], *f[2:]], RECORDS[0]), Kind.DAMAGED, RECORDS[0], 1),
-    ("record too long", moved(lambda f: [*f, frame.encode(bytes(1 << 21))[0]], RECORDS[1]), Kind.DAMAGED,
-     RECORDS[1], 7),
-    ("record forged", forged, Kind.MISPLACED, RECORDS[0], 3),
+    ("record too long", forged(RECORDS[1], 3, kind="directives_expired", body={"ids": ["x" * 1024] * 1024}),
+     Kind.DAMAGED, RECORDS[1], 6),
+    ("record forged", forged(RECORDS[0], 2, at=7), Kind.MISPLACED, RECORDS[0], 3),
+    ("record renumbered", forged(RECORDS[1], 3, seq=7), Kind.MISPLACED, RECORDS[1], 7),
+    ("first record of another instance", forged(RECORDS[0], 1, body={"instance": "other", "ca_digest": bytes(32)}),
+     Kind.MISPLACED, RECORDS[0], 1),
+    ("first record of another kind", forged(RECORDS[0], 1, kind="broker_stopped", body={}), Kind.MISPLACED,
+     RECORDS[0], 1),
+    ("bytes behind a closed segment", moved(lambda f: [*f, f[1][:20]], RECORDS[0]), Kind.DAMAGED, RECORDS[0], 4),
+    ("bytes behind closed payloads", moved(lambda f: [*f, f[1][:20]], PAYLOADS[0]), Kind.DAMAGED, PAYLOADS[0], None),
     ("end of a closed segment cut", moved(lambda f: f[:-1], RECORDS[0]), Kind.MISPLACED, RECORDS[1], 3),
     ("all records removed", moved(lambda f: f[:1], RECORDS[0]), Kind.MISPLACED, RECORDS[1], 1),
     ("header removed", moved(lambda f: f[1:], RECORDS[0]), Kind.DAMAGED, RECORDS[0], None),
@@ -187,6 +197,22 @@ def test_what_is_whole_but_not_in_its_place_is_found_and_refused(
     refused(journal)
 
 
+@pytest.mark.promise("P27")
+@pytest.mark.parametrize("fields", [{"first_seq": 5}, {"prev": bytes(32)}], ids=["first record", "chain"])
+def test_a_header_that_does_not_continue_the_segment_before_is_named_itself(
+    journal: Path, fields: dict[str, object]
+) -> None:
+    reheaded(RECORDS[1], **fields)(journal)
+    assert (Kind.MISPLACED, RECORDS[1], 0) in [(found.kind, found.file, found.offset) for found in problems(journal)]
+
+
+@pytest.mark.promise("P5")
+def test_a_segment_without_any_record_is_not_an_empty_journal(journal: Path) -> None:
+    moved(lambda f: f[:1], RECORDS[0])(journal)
+    gone(RECORDS[1])(journal)
+    assert "expected the record instance_created, found no record" in refused(journal)
+
+
 @pytest.mark.promise("P5")
 def test_both_kinds_of_files_gone_is_not_an_empty_journal(journal: Path) -> None:
     for file in RECORDS + PAYLOADS:
@@ -196,9 +222,11 @@ def test_both_kinds_of_files_gone_is_not_an_empty_journal(journal: Path) -> None
 
 
 @pytest.mark.promise("P5")
-def test_a_middle_payload_segment_that_no_record_names_is_missed_too(journal: Path) -> None:
-    (journal / PAYLOADS[1]).rename(journal / "payloads/00000003.seg")
-    assert (Kind.MISSING, PAYLOADS[1]) in [(problem.kind, problem.file) for problem in problems(journal)]
+def test_a_gap_between_payload_segments_that_no_record_names_is_missed_too(journal: Path) -> None:
+    unnamed = PayloadsHeader(setting.DEMO, 4).encode()
+    (journal / "payloads/00000004.seg").write_bytes(frame.encode(unnamed)[0])
+    (problem,) = problems(journal)
+    assert (problem.kind, problem.file) == (Kind.MISSING, "payloads/00000003.seg")
     refused(journal)
 
 
@@ -288,11 +316,7 @@ def test_a_length_that_can_not_be_believed_ends_that_file_alone(journal: Path) -
 
 
 def test_a_reference_far_beyond_all_files_is_told_without_looking_for_them(journal: Path) -> None:
-    first, *rest = cut_into(journal, RECORDS[1])
-    value = cbor2.loads(decoder.frames(rest[-1])[0].raw)
-    value[5] = [[bytes(32), 1 << 60, 1 << 60, 1 << 60]]
-    rest[-1] = frame.encode(cbor2.dumps(value, canonical=True))[0]
-    (journal / RECORDS[1]).write_bytes(b"".join([first, *rest]))
+    forged(RECORDS[1], 3, payloads=[[bytes(32), 1 << 60, 1 << 60, 1 << 60]])(journal)
     (problem,) = problems(journal)
     assert (problem.kind, problem.seq) == (Kind.MISSING, 6)
 
@@ -323,19 +347,3 @@ def test_walk_gives_the_records_and_stops_at_what_is_not_to_be_believed(journal:
     gone(RECORDS[0])(journal)
     with pytest.raises(Damaged, match="segment 1"):
         list(inspect.walk(journal))
-
-
-def test_a_file_is_read_in_pieces_however_long_its_frames(tmp_path: Path) -> None:
-    raws = [b"x" * size for size in (0, 1, (1 << 20) - 40, 1 << 20, (3 << 20) + 1, 5)]
-    path = tmp_path / "a"
-    path.write_bytes(b"".join(frame.encode(raw)[0] for raw in raws))
-    found = list(frames(RealDisk(), path))
-    assert [one.what.raw for one in found if isinstance(one.what, frame.Frame)] == raws
-    assert found[-1].end == path.stat().st_size
-
-
-def test_a_frame_cannot_ask_for_more_memory_than_the_longest_frame(tmp_path: Path) -> None:
-    size = struct.pack(">I", (1 << 32) - 1)
-    (tmp_path / "a").write_bytes(size + struct.pack(">I", crc32(size)) + bytes(100))
-    (found,) = frames(RealDisk(), tmp_path / "a")
-    assert (type(found.what), found.end) == (frame.Damaged, None)

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from broker.errors import Fatal, Malformed
-from broker.journal import inspect
 from broker.journal.state import StateFolder
 from broker.journal.writer import JournalWriter
 from broker.wire import frame
-from broker.wire.records import DirectivesExpired, Draft, PayloadRef, Record
+from broker.wire.records import DirectivesExpired, Draft, Record
 from tests.fakes.fake_disk import FakeDisk, Fault, Hold, Short
 from tests.journal import decoder, setting
 from tests.journal.setting import LATER, Desk, draft, word
@@ -88,44 +87,6 @@ async def test_what_was_acknowledged_is_read_by_the_next_start(tmp_path: Path) -
         ]
     assert desk.words() == ["one", "two", "three"]
     assert [record[1] for record in decoder.records(folder.path)] == [1, 2, 3, 4]
-
-
-async def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
-    with setting.new_state(tmp_path / "state") as folder:
-        for name in ("one", "two", "three"):
-            async with setting.writing(folder) as desk:
-                await desk.put(name, name.encode())
-        recovered, records = setting.read(folder)
-        assert [word(record) for record in records] == ["InstanceCreated", "one", "two", "three"]
-        assert [recovered.read_payload(record.payloads[0]) for record in records[1:]] == [b"one", b"two", b"three"]
-    assert inspect.verify(folder.path).problems == ()
-
-
-async def test_segments_follow_each_other(tmp_path: Path) -> None:
-    with setting.new_state(tmp_path / "state") as folder:
-        async with setting.writing(folder, segment_bytes=500) as desk:
-            for number in range(10):
-                await desk.put(f"one-{number}", b"x" * 150)
-            desk.writer.append(LATER, [draft(f"all-{number}", b"y" * 150, b"") for number in range(10)])
-            await desk.writer.durable()
-        assert len(list(folder.journal.iterdir())) > 5
-        assert len(list(folder.payloads.iterdir())) > 5
-        assert max(path.stat().st_size for path in folder.path.glob("*/*.seg")) < 500 + 600
-        _, records = setting.read(folder)
-        assert [word(r) for r in records[1:]] == [f"one-{n}" for n in range(10)] + [f"all-{n}" for n in range(10)]
-    assert desk.words() == [word(record) for record in records[1:]]
-    assert inspect.verify(folder.path).problems == ()
-    for record in decoder.records(folder.path)[11:]:
-        assert [decoder.payload(folder.path, ref) for ref in record[5]] == [b"y" * 150, b""]
-
-
-async def test_a_segment_of_any_size_holds_at_least_one_record(tmp_path: Path) -> None:
-    with setting.new_state(tmp_path / "state") as folder:
-        async with setting.writing(folder, segment_bytes=1) as desk:
-            desk.writer.append(LATER, [draft(str(number), b"a", b"b") for number in range(3)])
-            await desk.writer.durable()
-        assert len(list(folder.journal.iterdir())) == 4
-        assert len(setting.read(folder)[1]) == 4
 
 
 @pytest.mark.promise("P28")
@@ -381,22 +342,3 @@ async def test_who_listens_may_fail_and_those_who_wait_still_go_on(folder: State
     assert await done(writer.durable()) == "durable"
     await writer.close()
     assert [type(fault) for fault in faults] == [ValueError]
-
-
-@pytest.mark.promise("P5")
-async def test_a_payload_that_is_read_later_is_checked_again(tmp_path: Path) -> None:
-    with setting.new_state(tmp_path / "state") as folder:
-        async with setting.writing(folder) as desk:
-            (ref,) = (await desk.put("a", b"statement")).payloads
-        recovered, _ = setting.read(folder)
-        path = folder.payloads / "00000001.seg"
-        data = path.read_bytes()
-        path.write_bytes(data.replace(b"statement", b"Statement"))
-        gone = PayloadRef(ref.digest, 9, ref.offset, ref.length)
-        longer = PayloadRef(ref.digest, ref.segment, ref.offset, 1 << 60)
-        for wrong in (ref, gone, longer):
-            with pytest.raises(Fatal) as caught:
-                recovered.read_payload(wrong)
-            assert f"payloads/{wrong.segment:08}.seg" in caught.value.why
-        path.write_bytes(data)
-        assert recovered.read_payload(ref) == b"statement"

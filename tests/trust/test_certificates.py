@@ -184,26 +184,3 @@ def test_a_certificate_is_optional_but_a_bad_one_is_not(
     stranger.load_verify_locations(cadata=authority.pem)
     with pytest.raises(OSError):  # noqa: PT011
         handshake(server, stranger)
-
-
-@pytest.mark.promise("P16")
-def test_nothing_older_than_tls_1_3_and_no_resumption(
-    authority: CertificateAuthority, server: ssl.SSLContext, tmp_path: Path
-) -> None:
-    client = client_context(authority, tmp_path, now())
-    first = handshake(server, client)
-    assert first.version() == "TLSv1.3"
-    assert first.session is None or not first.session.has_ticket
-    first.close()
-    old = client_context(authority, tmp_path, None)
-    old.maximum_version = ssl.TLSVersion.TLSv1_2
-    with pytest.raises(OSError):  # noqa: PT011
-        handshake(server, old)
-
-
-def test_the_brokers_certificate_changes_at_half_life(authority: CertificateAuthority) -> None:
-    context, at = server_context(authority), now()
-    certificate = ServerCertificate(authority, ["localhost"])
-    assert certificate.rotate(context, at)
-    assert not certificate.rotate(context, Instant(at + LIFETIME_S * SECOND // 2 - 1))
-    assert certificate.rotate(context, Instant(at + LIFETIME_S * SECOND // 2))

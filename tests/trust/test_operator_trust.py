@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import Unavailable, Untrusted
+from broker.errors import Untrusted
 from broker.trust.operator import OperatorTrust
 from broker.wire.names import NAMESPACE_ADMIN, NAMESPACE_DIRECTIVE, Instance, Instant
 from broker.wire.verified import NOBODY, VerifiedBytes
@@ -147,34 +147,6 @@ async def test_a_passkey_is_refused_with_a_clear_word(tmp_path: Path) -> None:
         await OperatorTrust(file, DEMO).verify(RAW, key.sign(NAMESPACE_DIRECTIVE, RAW), NAMESPACE_DIRECTIVE, now())
 
 
-async def test_an_ssh_keygen_that_hangs_is_ended_and_told_as_unavailable(
-    signers: Path, keys: tuple[Path, Path], tmp_path: Path
-) -> None:
-    hanging = tmp_path / "hanging"
-    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
-    hanging.chmod(0o755)
-    trust = OperatorTrust(signers, DEMO, ssh_keygen=str(hanging), timeout_s=0.1)
-    with pytest.raises(Unavailable):
-        await trust.verify(RAW, sign(keys[0], NAMESPACE_DIRECTIVE, RAW), NAMESPACE_DIRECTIVE, now())
-
-
-async def test_the_child_gets_nothing_of_ours(
-    signers: Path, keys: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SSH_AUTH_SOCK", "/nowhere")
-    seen, spy = tmp_path / "seen", tmp_path / "spy"
-    spy.write_text(f'#!/bin/sh\nenv > {seen}\necho "$@" >> {seen}\nexit 1\n')
-    spy.chmod(0o755)
-    with pytest.raises(Unavailable):
-        await OperatorTrust(signers, DEMO, ssh_keygen=str(spy)).verify(
-            RAW, sign(keys[0], NAMESPACE_DIRECTIVE, RAW), NAMESPACE_DIRECTIVE, now()
-        )
-    text = seen.read_text()
-    assert "SSH_AUTH_SOCK" not in text
-    assert RAW.decode() not in text
-    assert "operator@demo" in text
-
-
 @pytest.mark.promise("P12")
 async def test_standing_is_asked_once_for_a_content_and_follows_the_file(
     signers: Path, keys: tuple[Path, Path], tmp_path: Path
@@ -197,18 +169,6 @@ async def test_standing_is_asked_once_for_a_content_and_follows_the_file(
     assert standing.good == {accepted[1].signer_digest}
     signers.unlink()
     assert await trust.standing(now(), witnesses) == NOBODY
-
-
-@pytest.mark.promise("P12")
-async def test_a_validity_date_that_passes_ends_a_standing(tmp_path: Path, keys: tuple[Path, Path]) -> None:
-    file = tmp_path / "allowed_signers"
-    file.write_text(line(keys[0], options=f'{BOTH},valid-before="20990101Z"'))
-    trust = OperatorTrust(file, DEMO)
-    accepted = await trust.verify(RAW, sign(keys[0], NAMESPACE_DIRECTIVE, RAW), NAMESPACE_DIRECTIVE, now())
-    witnesses = {accepted.signer_digest: accepted}
-    assert (await trust.standing(now(), witnesses)).good == set(witnesses)
-    later = Instant(4_102_444_800 * SECOND)  # 2100-01-01
-    assert (await trust.standing(later, witnesses)).bad == set(witnesses)
 
 
 async def test_the_example_file_holds_two_keys_that_count_today() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.errors import Malformed, Reason
 from broker.wire import record_codec, records
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instant
 from broker.wire.records import Fact, PayloadRef, Record
@@ -178,3 +179,37 @@ def test_malformed_or_the_one_record_with_these_bytes(raw: bytes) -> None:
     record = samples.malformed_or(record_codec.decode, raw)
     if isinstance(record, Record):
         assert record_codec.encode(record) == raw
+
+
+WRONG: dict[object, list[object]] = {
+    str: [b"x", 1, None],
+    int: [2**63, -(2**63), True, 1.0, "1"],
+    bytes: [b"", b"x" * 31, b"x" * 33, "x" * 32],
+    tuple[str, ...]: [(1,), "ab", None],
+}
+FIELDS = [(cls, field.name) for cls in FACTS for field in dataclasses.fields(cls)]
+
+
+@pytest.mark.parametrize(("cls", "name"), FIELDS, ids=lambda part: getattr(part, "__name__", part))
+@given(st.data())
+@settings(max_examples=5)
+def test_nothing_is_written_that_could_not_be_read_again(cls: type, name: str, data: Any) -> None:
+    good = data.draw(facts(cls))
+    for wrong in WRONG[_plain(typing.get_type_hints(cls)[name])]:
+        with pytest.raises(Malformed) as refused:
+            record_codec.encode(
+                Record(1, Instant(5), Digest(bytes(32)), (), dataclasses.replace(good, **{name: wrong}))
+            )
+        assert refused.value.where == f"record.body.{name}"
+
+
+@pytest.mark.parametrize("at", [2**63, True])
+def test_a_time_beyond_the_format_is_not_written(at: int) -> None:
+    with pytest.raises(Malformed, match=r"record\.at"):
+        record_codec.encode(Record(1, Instant(at), Digest(bytes(32)), (), records.BrokerStopped()))
+
+
+def test_an_enumerations_word_is_written_as_text() -> None:
+    fact = records.DirectiveInvalidated(DirectiveId("d-1"), Reason.KEY_NOT_STANDING)
+    read = record_codec.decode(record_codec.encode(Record(1, Instant(5), Digest(bytes(32)), (), fact)))
+    assert read.fact == fact
