@@ -53,7 +53,8 @@ class Machine:
         done = subprocess.run(
             [*inside, *argv],
             cwd="/",
-            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(env or {})},
+            # A caller's PATH may lack what only root runs, useradd among them.
+            env={"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LANG": "C.UTF-8", **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
