@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from cryptography import x509
 from pythonjsonlogger.json import JsonFormatter
 
 from broker.config import Config, ToCommand, load
@@ -33,7 +33,7 @@ from broker.effects.channels import Channel, CommandChannel, InboxChannel, envir
 from broker.effects.notify import Notifier
 from broker.effects.outbox import Outbox, Ways
 from broker.effects.schedule import LoopScheduler
-from broker.errors import BrokerError, Damaged, Fatal
+from broker.errors import BrokerError, Damaged, Fatal, Refused
 from broker.journal.disk import RealDisk
 from broker.journal.recovery import Recovered, recover
 from broker.journal.state import StateFolder
@@ -42,18 +42,26 @@ from broker.rules import consume as rules
 from broker.rules.admit import Terms
 from broker.rules.book import Book
 from broker.rules.decision import Decision
-from broker.rules.identity import Ask, Issue
 from broker.rules.rates import TokenBucket
 from broker.rules.sweep import sweep
-from broker.trust import agents
-from broker.trust.authority import CertificateAuthority, Issued
-from broker.trust.csr import parse_csr
+from broker.trust.agents import AgentTrust
+from broker.trust.authority import CertificateAuthority
 from broker.trust.operator import OperatorTrust
 from broker.trust.tls import ServerCertificate, server_context
 from broker.turn import Turn
-from broker.wire.caller import Caller
-from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, Digest, Fingerprint, Generation, Instance, Instant
-from broker.wire.records import BrokerStarted, BrokerStopped, Draft, Fact, Record, SignersChanged
+from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, Digest, Fingerprint, Instant
+from broker.wire.records import (
+    AgentEnrolled,
+    AgentFrozen,
+    AgentRevoked,
+    BrokerStarted,
+    BrokerStopped,
+    Draft,
+    Fact,
+    Record,
+    SignersChanged,
+)
+from broker.wire.times import show
 from broker.wire.verified import NOBODY, Standing, VerifiedBytes
 
 GRACE_S = 5.0
@@ -66,10 +74,15 @@ def clock() -> Instant:
     return Instant(time.time_ns() // 1000)
 
 
-def serve(config_file: Path) -> int:
+def steady() -> Instant:
+    """A clock that nobody sets, from an arbitrary beginning."""
+    return Instant(time.monotonic_ns() // 1000)
+
+
+def serve(config_file: Path, *, accept_clock: bool = False) -> int:
     """Run the broker of this configuration until it is told to stop; its exit status, 0 after a clean shutdown.
 
-    Raises BrokerError when it can't start.
+    accept_clock: go on with a clock that is behind the journal. Raises BrokerError when it can't start.
     """
     config = load(config_file)
     handler = logging.StreamHandler(sys.stderr)
@@ -77,7 +90,7 @@ def serve(config_file: Path) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     _raise_descriptor_limit(config.limits.max_connections)
     notifier = Notifier.take(os.environ, os.getpid())
-    return uvloop.run(_run(config, notifier))
+    return uvloop.run(_run(config, notifier, accept_clock=accept_clock))
 
 
 def _raise_descriptor_limit(max_connections: int) -> None:
@@ -89,7 +102,7 @@ def _raise_descriptor_limit(max_connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
-async def _run(config: Config, notifier: Notifier) -> int:
+async def _run(config: Config, notifier: Notifier, *, accept_clock: bool) -> int:
     with StateFolder.open(config.state, config.instance) as folder:
         disk = RealDisk()
         book = Book(config.instance, config.limits.consume_repeat_s)
@@ -97,7 +110,7 @@ async def _run(config: Config, notifier: Notifier) -> int:
         book.fill(recovered.read_payload)
         broker = Broker(config, folder, recovered, book, CertificateAuthority.load(folder.ca, config.instance))
         try:
-            await broker.start(disk)
+            await broker.start(disk, accept_clock=accept_clock)
             notifier.ready(broker.serving)
             print(broker.serving, file=sys.stderr, flush=True)
             beats = asyncio.create_task(notifier.beat())
@@ -120,25 +133,6 @@ def _fold(book: Book, record: Record) -> None:
 
 
 @dataclass(slots=True)
-class Authority:
-    """The certificate authority as the agent door sees it."""
-
-    instance: Instance
-    ca: CertificateAuthority
-
-    def caller_of(self, der: bytes) -> Caller:
-        return agents.caller_of(der, self.instance)
-
-    def read_request(self, pem: str) -> tuple[Ask, Issue]:
-        csr = parse_csr(pem.encode())
-
-        def issue(cn: Cn, generation: Generation, now: Instant) -> Issued:
-            return self.ca.issue(cn, generation, csr.public_key, now, x509.random_serial_number())
-
-        return Ask(csr.cn or "", csr.key_digest), issue
-
-
-@dataclass(slots=True)
 class Broker:
     """One instance, running. `start` opens the doors, `stop` shuts them in the right order."""
 
@@ -153,6 +147,7 @@ class Broker:
     _doors: list[Door] = field(default_factory=list)
     _inbox: InboxChannel = field(default_factory=InboxChannel)
     _watchers: Watchers = field(default_factory=Watchers)
+    _unwritten: deque[Fact] = field(default_factory=deque)
     _journal: JournalWriter = field(init=False)
     _turn: Turn = field(init=False)
     _outbox: Outbox = field(init=False)
@@ -160,7 +155,7 @@ class Broker:
     _context: Any = None
     _certificate: ServerCertificate = field(init=False)
 
-    async def start(self, disk: RealDisk) -> None:
+    async def start(self, disk: RealDisk, *, accept_clock: bool = False) -> None:
         """Everything up to both doors answering. Raises BrokerError."""
         self._status = asyncio.get_running_loop().create_future()
         # Before there is a second thread: the operator socket is bound under a umask of the whole process.
@@ -171,6 +166,8 @@ class Broker:
         )
         self._turn = Turn(self.book, self._journal)
         self._outbox = self._build_outbox()
+        if accept_clock and not await self._turn.accept_clock(clock()):
+            log.warning("the clock is not behind the journal: nothing was to be accepted")
         await self._note(BrokerStarted(version("lever-broker"), self.recovered.cut_bytes))
         if operator := self.config.operator:
             self._trust = OperatorTrust(
@@ -220,6 +217,9 @@ class Broker:
     def _durable(self, records: tuple[Record, ...]) -> None:
         self._outbox.hear(records)
         self._watchers.tell(records)
+        for record in records:
+            if isinstance(record.fact, AgentRevoked | AgentFrozen | AgentEnrolled):
+                self._inbox.wake(record.fact.cn)
 
     def _disk_failed(self, why: Fatal) -> None:
         log.critical("stopping: the disk's state is unknown", extra={"why": why.why, "hint": why.hint})
@@ -234,8 +234,20 @@ class Broker:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _note(self, fact: Fact) -> None:
-        await self._turn.take(lambda book, now: Decision((Draft(fact),)), clock())
+    async def _note(self, fact: Fact | None = None) -> None:
+        """Write down what the broker itself has seen. While the clock is behind nothing can be: then it waits."""
+        if fact is not None:
+            self._unwritten.append(fact)
+
+        def decide(book: Book, now: Instant) -> Decision[None]:
+            drafts = tuple(Draft(fact) for fact in self._unwritten)
+            self._unwritten.clear()
+            return Decision(drafts)
+
+        try:
+            await self._turn.take(decide, clock())
+        except Refused as refused:
+            log.error("nothing is decided", extra={"why": str(refused), "hint": refused.hint})
 
     def _signers_changed(self, digest: Digest, fingerprints: tuple[str, ...]) -> None:
         log.info("allowed_signers has new content", extra={"keys": fingerprints})
@@ -253,7 +265,7 @@ class Broker:
 
     def _witness(self, signer: Digest) -> VerifiedBytes:
         """Something that this signer signed: what ssh-keygen is asked about anew."""
-        directive = self.book.directives[next(iter(self.book.by_signer[signer]))]
+        directive = self.book.signed_by(signer)
         return VerifiedBytes(
             directive.statement,
             directive.signature,
@@ -293,11 +305,13 @@ class Broker:
         door = AgentDoor(
             turn=self._turn,
             clock=clock,
-            authority=Authority(self.config.instance, self.ca),
+            steady=steady,
+            authority=AgentTrust(self.config.instance, self.ca),
             standing=self._standing,
             inbox=self._inbox,
             rates=Rates(
                 consume=_per(limits.consume_per_minute, 60),
+                inbox=_per(limits.inbox_per_minute, 60),
                 renew=_per(limits.renew_per_hour, 3600),
                 enrol=_per(limits.enrol_per_minute, 60),
             ),
@@ -308,7 +322,10 @@ class Broker:
                 App(door.routes(), names),
                 sockets,
                 self._context,
-                Limits(max_connections=limits.max_connections),
+                Limits(
+                    max_connections=limits.max_connections,
+                    max_connections_per_agent=limits.max_connections_per_agent,
+                ),
             )
         )
 
@@ -346,6 +363,7 @@ class Broker:
             "instance": self.config.instance,
             "version": version("lever-broker"),
             "pid": os.getpid(),
+            "at": show(clock()),
             "agent_door": str(self.config.reached_at),
             "records": self.book.records,
             "directives": {"active": len(self.book.directives)},
@@ -359,6 +377,8 @@ class Broker:
                 if tick % _TIDY_EVERY == 0:
                     self._certificate.rotate(self._context, clock())
                     await self._turn.tidy(clock())
+                    if self._unwritten:
+                        await self._note()
                 await self._turn.take(sweep, clock())
             except BrokerError:
                 continue

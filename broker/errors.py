@@ -53,6 +53,7 @@ class Reason(StrEnum):
     MALFORMED = "malformed"
     RATE_LIMITED = "rate_limited"
     CLOCK_BEHIND = "clock_behind"
+    CLOCK_ACCEPTED = "clock_accepted"
 
 
 class BrokerError(Exception):

@@ -6,22 +6,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from broker.errors import Reason, Refused
-from broker.rules.book import Book
+from broker.rules.book import LEEWAY_S, Book
 from broker.rules.decision import Decision
 from broker.rules.refusals import RefusalFold
 from broker.wire.names import Instant
-from broker.wire.records import Draft, Record
+from broker.wire.records import ClockAccepted, Draft, Record
 from broker.wire.times import SECOND
 
-LEEWAY_S = 120
 T = TypeVar("T")
 
 
 class Journal(Protocol):
     """What a turn needs of the journal room."""
 
-    def append(self, at: Instant, drafts: Sequence[Draft]) -> tuple[Record, ...]:
-        """Seal and queue, without waiting. Raises Fatal once writing has failed."""
+    def append(
+        self, at: Instant, drafts: Sequence[Draft], apply: Callable[[Record, tuple[bytes, ...]], None]
+    ) -> object:
+        """Seal, give each record with its exact bytes to `apply`, queue; without waiting. Raises Fatal once writing
+        has failed, or because `apply` did: then nothing of this call is written."""
 
     def durable(self) -> Awaitable[None]:
         """Done when all that was appended so far is on disk. Raises Fatal when that failed."""
@@ -59,15 +61,26 @@ class Turn:
         self._write(now, self._refusals.flush(now, everything=everything))
         await self._journal.durable()
 
+    async def accept_clock(self, wall_at: Instant) -> bool:
+        """Go on with a clock that is behind the journal, because the operator said so; False where it is not behind."""
+        if not self._behind(wall_at):
+            return False
+        self._write(wall_at, (Draft(ClockAccepted(self.book.newest_at)),))
+        await self._journal.durable()
+        return True
+
     def now(self, wall_at: Instant) -> Instant:
         """Time never runs backwards: the clock, or the newest time in the journal. Raises Refused(CLOCK_BEHIND)."""
-        behind = self.book.newest_at - wall_at
-        if behind > LEEWAY_S * SECOND:
-            raise Refused(Reason.CLOCK_BEHIND, f"the journal is {behind // SECOND} s ahead of the clock")
+        if behind := self._behind(wall_at):
+            detail = f"the journal is {behind // SECOND} s ahead of the clock"
+            raise Refused(Reason.CLOCK_BEHIND, detail, "set the clock right, or: lever broker serve --accept-clock")
         return max(wall_at, self.book.newest_at)
 
+    def _behind(self, wall_at: Instant) -> int:
+        """By how many microseconds the clock is behind the journal, once that is more than the leeway."""
+        behind = self.book.newest_at - wall_at
+        return behind if behind > LEEWAY_S * SECOND else 0
+
     def _write(self, now: Instant, drafts: tuple[Draft, ...]) -> None:
-        if not drafts:
-            return
-        for record, draft in zip(self._journal.append(now, drafts), drafts, strict=True):
-            self.book.apply(record, draft.payloads)
+        if drafts:
+            self._journal.append(now, drafts, self.book.apply)

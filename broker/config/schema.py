@@ -82,6 +82,7 @@ class Limits(Block):
     consume_per_minute: Annotated[int, number(1, 1_000_000)] = 30
     consume_repeat_s: Annotated[int, number(0, 60)] = 60
     ticket_s: Annotated[int, number(10, DAY_S)] = 600
+    inbox_per_minute: Annotated[int, number(1, 1_000_000)] = 120
     enrol_per_minute: Annotated[int, number(1, 1_000_000)] = 30
     renew_per_hour: Annotated[int, number(1, 1_000_000)] = 60
     pointers_per_minute: Annotated[int, number(1, 1_000_000)] = 30
@@ -89,6 +90,7 @@ class Limits(Block):
     pointers_in_parallel: Annotated[int, number(1, 1024)] = 64
     max_active_per_agent: Annotated[int, number(1, 1_000_000)] = 1000
     max_connections: Annotated[int, number(1, 65536)] = 1024
+    max_connections_per_agent: Annotated[int, number(1, 65536)] = 256
 
 
 class Config(Block):

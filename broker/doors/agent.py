@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -24,6 +23,7 @@ from broker.wire.verified import Standing
 log = logging.getLogger("lever.agents")
 MAX_WAIT_S = 30.0
 _JSON = "application/json"
+_STRANGER = Cn("-")
 _BARS = {Reason.CERTIFICATE_EXPIRED, Reason.AGENT_REVOKED, Reason.AGENT_FROZEN, Reason.NO_CERTIFICATE}
 _MISS = Response(404, answers.MISS)
 _UNAVAILABLE = Response(503, b'{"error":"unavailable"}')
@@ -46,19 +46,25 @@ class Authority(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """consume: consume and check calls of one agent; renew: its renewals; enrol: all redemptions of the instance."""
+    """consume: consume and check calls of one agent; inbox: its looks there; renew: its renewals; enrol: redemptions
+    by name, and together whatever comes from those who hold neither a ticket nor a certificate."""
 
     consume: TokenBucket
+    inbox: TokenBucket
     renew: TokenBucket
     enrol: TokenBucket
 
 
 @dataclass(slots=True)
 class AgentDoor:
-    """The routes an agent may call, and what they need. standing: which operator keys count at this moment."""
+    """The routes an agent may call, and what they need.
+
+    clock: the wall clock; steady: one that nobody sets, for rates. standing: which operator keys count at this moment.
+    """
 
     turn: Turn
     clock: Callable[[], Instant]
+    steady: Callable[[], Instant]
     authority: Authority
     standing: Callable[[], Awaitable[Standing]]
     inbox: Inbox
@@ -94,14 +100,12 @@ class AgentDoor:
 
     async def _inbox(self, request: Request) -> Response:
         caller = await self._caller(request, "inbox")
-        await self._not_stale(caller, "inbox")
+        await self._limit("inbox", caller.cn, self.rates.inbox)
         wait_s, after = _inbox_query(request)
         mark = self.inbox.mark(caller.cn)
         waiting = await self._waiting(caller, after)
         if not waiting and wait_s:
             await request.wait(self.inbox.wait(caller.cn, wait_s, mark))
-            if bar := identity.barred(self.turn.book, caller, self.clock()):
-                raise Refused(bar)
             waiting = await self._waiting(caller, after)
         return Response(200, answers.pointers([(p.id, p.notified_at) for p in waiting]))
 
@@ -109,37 +113,28 @@ class AgentDoor:
         caller = await self._caller(request, "renew")
         await self._limit("renew", caller.cn, self.rates.renew)
         ask, issue = self.authority.read_request(bodies.csr_body(request.body))
-        decide = partial(
-            identity.renew,
-            caller=caller,
-            ask=ask,
-            issue=issue,
-        )
+        decide = partial(identity.renew, caller=caller, ask=ask, issue=issue)
         return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
 
     async def _enrol(self, request: Request) -> Response:
-        await self._limit("enrol", Cn("-"), self.rates.enrol)
         body = bodies.enrol_body(request.body)
+        digest = Digest(sha256(body.ticket.encode()).digest())
+        ticket = self.turn.book.tickets.get(digest)
+        # Who holds no ticket shares one bucket with all others of that kind, and uses up nobody's but theirs.
+        await self._limit("enrol", ticket.cn if ticket else _STRANGER, self.rates.enrol)
         ask, issue = self.authority.read_request(body.csr)
-        decide = partial(
-            identity.enrol,
-            ticket_digest=Digest(sha256(body.ticket.encode()).digest()),
-            ask=ask,
-            issue=issue,
-        )
+        decide = partial(identity.enrol, ticket_digest=digest, ask=ask, issue=issue)
         return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
 
     async def _waiting(self, caller: Caller, after: Instant) -> tuple[rules.Pointer, ...]:
-        return await self.turn.take(
-            lambda book, now: decision.Decision((), rules.inbox(book, now, caller=caller, after=after)), self.clock()
-        )
+        return await self.turn.take(partial(rules.inbox, caller=caller, after=after), self.clock())
 
     async def _caller(self, request: Request, op: str) -> Caller:
         """Who calls, by the certificate of this connection, judged anew for each request. Raises Refused."""
         caller = request.connection.get("caller")
         if caller is None:
             if request.client_certificate_der is None:
-                await self._refuse("-", op, Reason.NO_CERTIFICATE)
+                await self._refuse(_STRANGER, op, Reason.NO_CERTIFICATE)
             caller = self.authority.caller_of(request.client_certificate_der or b"")
             request.connection["caller"] = caller
         assert isinstance(caller, Caller)
@@ -149,12 +144,8 @@ class AgentDoor:
         self.turn.book.last_seen[caller.cn] = now
         return caller
 
-    async def _not_stale(self, caller: Caller, op: str) -> None:
-        if identity.stale(self.turn.book, caller):
-            await self._refuse(caller.cn, op, Reason.GENERATION_STALE)
-
     async def _limit(self, what: str, cn: Cn, bucket: TokenBucket) -> None:
-        state, allowed = bucket.take(self._buckets.get((what, cn)), self.clock())
+        state, allowed = bucket.take(self._buckets.get((what, cn)), self.steady())
         self._buckets[what, cn] = state
         if not allowed:
             await self._refuse(cn, what, Reason.RATE_LIMITED)
@@ -165,9 +156,14 @@ class AgentDoor:
 
     async def _untrusted(self, op: str, error: BrokerError) -> Response:
         """A certificate or request that does not check out: one answer, one note, and the words for the log alone."""
-        log.warning("not trusted", extra={"op": op, "why": str(error)})
-        with suppress(BrokerError):
-            await self._refuse("-", op, Reason.NOT_TRUSTED)
+        try:
+            await self._limit("enrol", _STRANGER, self.rates.enrol)
+            log.warning("not trusted", extra={"op": op, "why": str(error)})
+            await self._refuse(_STRANGER, op, Reason.NOT_TRUSTED)
+        except Refused as refused:
+            return _REASONED.get(refused.reason, _FORBIDDEN)
+        except BrokerError:
+            return _FORBIDDEN
         return _FORBIDDEN
 
     def _guarded(self, op: str, handler: Handler) -> Handler:

@@ -7,6 +7,7 @@ import logging
 import math
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -157,7 +158,7 @@ class Door:
             log.debug("%s door: a connection did not arrive: %s", self.name, error)
 
     def _admit(self, connection: Connection) -> bool:
-        """Is there room? A connection without a certificate that keeps us waiting makes room for a newcomer."""
+        """Is there room, or does another connection make room for this one?"""
         self._watch()
         if connection.cn is not None:
             same = sum(each.cn == connection.cn for each in self._open())
@@ -170,10 +171,10 @@ class Door:
         if len(staying) <= self._limits.max_connections:
             return True
         self._complain("too many connections")
-        idle = [each for each in staying if each is not connection and each.may_make_room()]
-        if not idle:
+        loser = _loser(staying, connection)
+        if loser is None:
             return False
-        min(idle, key=lambda each: each.deadline_at).transport.abort()
+        loser.transport.abort()
         return True
 
     def _complain(self, what: str) -> None:
@@ -198,6 +199,20 @@ class Door:
                 connection.overdue()
         if self._state.connections:
             self._watch()
+
+
+def _loser(staying: Sequence[Connection], newcomer: Connection) -> Connection | None:
+    """Who makes room: a silent one without a certificate; for an agent also one of the agent that holds most.
+
+    Nobody loses his only connection to a newcomer.
+    """
+    others = [each for each in staying if each is not newcomer]
+    losers = [each for each in others if each.may_make_room()]
+    if not losers and newcomer.cn is not None:
+        held = Counter(each.cn for each in staying if each.cn is not None)
+        most = max(held.values())
+        losers = [each for each in others if held[each.cn] == most > 1]
+    return min(losers, key=lambda each: each.deadline_at, default=None)
 
 
 def _uvicorn_config(app: Callable[..., Any]) -> Config:

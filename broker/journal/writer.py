@@ -53,16 +53,28 @@ class JournalWriter:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
-    def append(self, at: Instant, drafts: Sequence[Draft]) -> tuple[Record, ...]:
-        """Seal the drafts at the end of the chain and queue them, without waiting.
+    def append(
+        self,
+        at: Instant,
+        drafts: Sequence[Draft],
+        apply: Callable[[Record, tuple[bytes, ...]], None] = lambda _record, _payloads: None,
+    ) -> tuple[Record, ...]:
+        """Seal the drafts at the end of the chain, give each record to `apply`, and queue them, without waiting.
 
         Raises Fatal once writing has failed or the journal is closed, Malformed for a draft beyond the format's sizes;
-        then nothing of this call is queued.
+        then nothing of this call is queued. Where `apply` fails, what it told may be half true, and what it could not
+        take would stop the next start too: so it is not written, and the journal stops.
         """
         self._raise_if_stopped()
         if self._closed:
             raise Fatal("the journal is closed")
         sealed = self._sealer.seal(at, drafts)
+        try:
+            for record, draft in zip(sealed.records, drafts, strict=True):
+                apply(record, draft.payloads)
+        except Exception as error:
+            self._stop(Fatal(f"a decision could not be applied: {error!r}"))
+            raise Fatal("a decision could not be applied") from error
         if sealed.records:
             self._queue.put(sealed)
         return tuple(sealed.records)
@@ -135,6 +147,8 @@ class JournalWriter:
                     waiter.set_result(None)
 
     def _stop(self, why: Fatal) -> None:
+        if self._stopped is not None:
+            return
         self._stopped = why
         while self._waiters:
             waiter = self._waiters.popleft()[1]

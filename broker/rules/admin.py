@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from broker.errors import Reason
-from broker.rules.admit import Flaw
+from broker.rules.admit import Flaw, before_the_clock
 from broker.rules.book import Book, Enrolment
 from broker.rules.decision import Decision, Request
 from broker.wire.envelope import Envelope
 from broker.wire.names import SELFTEST, Cn, Digest, DirectiveId, Instance, Instant
-from broker.wire.records import AgentInvited, AgentRevoked, DirectiveRevoked, Draft, EnvelopeAccepted
+from broker.wire.records import AgentInvited, AgentRevoked, DirectiveRevoked, Draft, EnvelopeAccepted, RepeatRevoked
 from broker.wire.times import SECOND
 from broker.wire.verified import VerifiedBytes
 
@@ -52,6 +52,8 @@ def flaw_of(book: Book, now: Instant, order: Order, instance: Instance) -> Flaw 
             f"issued more than {FRESH_S} s from the broker's clock",
             "compare the two clocks",
         )
+    if envelope.issued_at <= book.signed_after_at:
+        return before_the_clock(book)
     if sha256(order.verified.raw).digest() in book.envelopes:
         return (
             Reason.ENVELOPE_REPLAYED,
@@ -69,10 +71,12 @@ def take(book: Book, now: Instant, *, order: Order) -> Decision[None]:
 
 
 def revoke(book: Book, now: Instant, *, order: Order, id: DirectiveId) -> Decision[bool]:
-    """Take an active directive back; False where there is none of that id."""
+    """Take an active directive back; False where there is none of that id. A consumed one is not repeated any more."""
     if flaw := flaw_of(book, now, order, book.instance):
         return order.request.refuse(*flaw)
     directive = book.directives.get(id)
+    if id in book.repeats:
+        return Decision((order.accepted, Draft(RepeatRevoked(id, order.verified.fingerprint))), False)
     if directive is None or directive.expires_at <= now:
         return Decision((order.accepted,), False)
     return Decision((order.accepted, Draft(DirectiveRevoked(id, order.verified.fingerprint))), True)

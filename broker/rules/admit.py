@@ -6,16 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.errors import Reason
-from broker.rules.book import Book, Enrolment
+from broker.rules.book import LEEWAY_S, Book, Enrolment
 from broker.rules.decision import Decision, Request
 from broker.wire import statement as wire
 from broker.wire.names import SELFTEST, DirectiveId, Instance, Instant
 from broker.wire.records import DirectiveAdmitted, Draft, SelftestPassed
 from broker.wire.statement import BoundAction, Statement
-from broker.wire.times import SECOND
+from broker.wire.times import SECOND, show
 from broker.wire.verified import VerifiedBytes
 
-LEEWAY_S = 120
 Flaw = tuple[Reason, str, str]
 
 
@@ -102,7 +101,15 @@ def _window_flaw(statement: Statement, now: Instant, terms: Terms) -> Flaw | Non
     return None
 
 
+def before_the_clock(book: Book) -> Flaw:
+    """What was signed before the broker's clock was set back could be something that the journal has forgotten."""
+    detail = f"signed before {show(book.signed_after_at)}, when the broker's clock had just been set back"
+    return Reason.CLOCK_ACCEPTED, detail, f"sign it anew after {show(book.signed_after_at)}"
+
+
 def _target_flaw(book: Book, statement: Statement, terms: Terms) -> Flaw | None:
+    if statement.issued_at <= book.signed_after_at:
+        return before_the_clock(book)
     cn, generation = statement.target.cn, statement.target.generation
     agent = book.agents.get(cn)
     if agent is None:

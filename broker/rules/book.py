@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -14,6 +14,7 @@ from broker.wire import records as r
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
 from broker.wire.times import SECOND
 
+LEEWAY_S = 120
 TOMBSTONE_S = 48 * 3600
 LOST_REPLY_S = 60
 K = TypeVar("K")
@@ -89,15 +90,12 @@ class Tombstone:
 
 @dataclass(slots=True)
 class Repeat:
-    """A consumed directive's answer, held for a moment for the client that lost it."""
+    """A consumed directive whose answer is held for a moment for the client that lost it."""
 
-    cn: Cn
-    generation: Generation
+    directive: Directive
     key_digest: Digest
     attempt: str
     until_at: Instant
-    refs: tuple[r.PayloadRef, ...]
-    statement: bytes
 
 
 class Enrolment(StrEnum):
@@ -163,6 +161,7 @@ class Book:
         self.newest_at = Instant(0)
         self.records = 0
         self.allowed_digest = Digest(b"")
+        self.signed_after_at = Instant(0)  # what says it was issued earlier is not taken
         self.agents: dict[Cn, Agent] = {}
         self.tickets: dict[Digest, Ticket] = {}
         self.directives: dict[DirectiveId, Directive] = {}
@@ -170,7 +169,7 @@ class Book:
         self.repeats: dict[DirectiveId, Repeat] = {}
         self.envelopes: dict[Digest, Instant] = {}
         self.by_agent: dict[Cn, dict[DirectiveId, None]] = {}
-        self.by_signer: dict[Digest, dict[DirectiveId, None]] = {}
+        self.by_signer: dict[Digest, dict[DirectiveId, None]] = {}  # active or held to be repeated
         self.last_seen: dict[Cn, Instant] = {}  # told by the door, not by the journal: shown, never decided on
         self._by_minute: dict[int, list[DirectiveId]] = {}  # of expiry; lists by the minute cost 8 bytes an id
         self._by_hour: dict[int, list[DirectiveId]] = {}  # of a tombstone's end
@@ -191,6 +190,8 @@ class Book:
                 self._consume(fact, record.at)
             case r.DirectiveRevoked() as fact:
                 self._end(fact.id, Event.REVOKE, Reason.REVOKED, record.at)
+            case r.RepeatRevoked() as fact:
+                self._drop_repeats([fact.id])
             case r.DirectiveInvalidated() as fact:
                 self._end(fact.id, Event.INVALIDATE, fact.reason, record.at)
             case r.DirectivesExpired() as fact:
@@ -209,6 +210,8 @@ class Book:
                 self._revoke_agent(fact.cn, record.at)
             case r.EnvelopeAccepted() as fact:
                 self.envelopes[fact.envelope_digest] = fact.fresh_until_at
+            case r.ClockAccepted():
+                self._go_back(record.at)
             case r.SignersChanged() as fact:
                 self.allowed_digest = fact.allowed_digest
             case r.PointerDelivered() as fact:
@@ -227,10 +230,8 @@ class Book:
 
     def fill(self, read: Callable[[r.PayloadRef], bytes]) -> None:
         """After recovery: bring the exact bytes of all that is alive. `read` raises Fatal for missing bytes."""
-        for directive in self.directives.values():
+        for directive in [*self.directives.values(), *(repeat.directive for repeat in self.repeats.values())]:
             directive.statement, directive.signature = (read(ref) for ref in directive.refs)
-        for repeat in self.repeats.values():
-            repeat.statement = read(repeat.refs[0])
         for renewal in self._renewals():
             renewal.certificate = read(renewal.refs[0])
 
@@ -243,7 +244,7 @@ class Book:
             if not any(id in self.directives for id in self._by_minute[minute]):
                 del self._by_minute[minute]
         _drop(self.envelopes, lambda until: until < now)
-        _drop(self.repeats, lambda repeat: repeat.until_at <= now)
+        self._drop_repeats([id for id, repeat in self.repeats.items() if repeat.until_at <= now])
         _drop(self.tickets, lambda ticket: max(ticket.expires_at, ticket.answer_until_at) <= now)
         for agent in self.agents.values():
             _drop(agent.lineage, lambda renewal: renewal.until_at <= now)
@@ -253,6 +254,11 @@ class Book:
         minutes = sorted(minute for minute in self._by_minute if minute <= now // _MINUTE)
         ids = (id for minute in minutes for id in self._by_minute[minute])
         return tuple(id for id in dict.fromkeys(ids) if id in self.directives and self.directives[id].expires_at <= now)
+
+    def signed_by(self, signer: Digest) -> Directive:
+        """Something that this signer of `by_signer` signed, with its exact bytes."""
+        id = next(iter(self.by_signer[signer]))
+        return self.directives[id] if id in self.directives else self.repeats[id].directive
 
     def of_agent(self, cn: Cn) -> Iterator[Directive]:
         """The active directives of one agent, in the order of admission."""
@@ -307,10 +313,22 @@ class Book:
         directive = self._end(fact.id, Event.CONSUME, "", at)
         if fact.attempt:
             until = min(directive.expires_at, at + self._repeat_s * SECOND)
-            self.repeats[fact.id] = Repeat(
-                fact.cn, fact.generation, fact.key_digest, fact.attempt, Instant(until),
-                directive.refs, directive.statement,
-            )  # fmt: skip
+            self.repeats[directive.id] = Repeat(directive, fact.key_digest, fact.attempt, Instant(until))
+            self.by_signer.setdefault(directive.signer_digest, {})[directive.id] = None
+
+    def _drop_repeats(self, ids: Iterable[DirectiveId]) -> None:
+        for id in ids:
+            _unlist(self.by_signer, self.repeats.pop(id).directive.signer_digest, id)
+
+    def _go_back(self, at: Instant) -> None:
+        """The one record whose time may be before the newest: nothing that time alone protects outlives it."""
+        self.newest_at = at
+        self.signed_after_at = Instant(at + LEEWAY_S * SECOND)
+        for cn in list(self.by_agent):
+            self._end_all(cn, Reason.CLOCK_ACCEPTED, at)
+        self._drop_repeats(list(self.repeats))
+        self.tickets.clear()
+        self.last_seen.clear()
 
     def _void_tickets(self, cn: Cn) -> None:
         for digest in [d for d, ticket in self.tickets.items() if ticket.cn == cn and not ticket.answer]:
@@ -339,8 +357,7 @@ class Book:
     def _end_all(self, cn: Cn, reason: Reason, at: Instant) -> None:
         for id in list(self.by_agent.get(cn, ())):
             self._end(id, Event.INVALIDATE, reason, at)
-        for id in [i for i, repeat in self.repeats.items() if repeat.cn == cn]:
-            del self.repeats[id]
+        self._drop_repeats([id for id, repeat in self.repeats.items() if repeat.directive.cn == cn])
 
     def _pointed(self, fact: r.PointerDelivered, at: Instant) -> None:
         if directive := self.directives.get(fact.id):

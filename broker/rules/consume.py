@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.errors import Malformed, Reason
+from broker.rules import identity
 from broker.rules.book import Book, Directive, Repeat, Tombstone
 from broker.rules.decision import Decision, Request
 from broker.rules.lifecycle import ENDED
@@ -43,10 +44,12 @@ def consume(
     book: Book, now: Instant, *, caller: Caller, raw_id: str, attempt: str, standing: Standing
 ) -> Decision[bytes]:
     """The exact statement bytes, once, for the caller that it is for; or, on the same attempt, once more."""
+    if bar := identity.barred(book, caller, now):
+        return _asked(caller, "consume").refuse(bar)
     found = _find(book, caller, raw_id)
-    if found.id and found.repeat and _repeats(found.repeat, caller, attempt, found.live, now):
+    if found.id and found.repeat and _repeats(found.repeat, caller, attempt, found.live, now, standing):
         again = ConsumeRepeated(found.id, caller.cn, attempt)
-        return Decision((Draft(again),), found.repeat.statement)
+        return Decision((Draft(again),), found.repeat.directive.statement)
     reason = _why_not(found, caller, now)
     directive = found.directive
     if reason is None and directive and directive.signer_digest not in standing.good:
@@ -59,6 +62,8 @@ def consume(
 
 def check(book: Book, now: Instant, *, caller: Caller, raw_id: str) -> Decision[str]:
     """The state of a directive that is the caller's own."""
+    if bar := identity.barred(book, caller, now):
+        return _asked(caller, "check").refuse(bar)
     found = _find(book, caller, raw_id)
     reason = _why_not(found, caller, now)
     if found.tombstone and reason is ENDED[found.tombstone.state]:
@@ -70,14 +75,16 @@ def check(book: Book, now: Instant, *, caller: Caller, raw_id: str) -> Decision[
     return _miss(caller, "check", found, reason)
 
 
-def inbox(book: Book, now: Instant, *, caller: Caller, after: Instant) -> tuple[Pointer, ...]:
+def inbox(book: Book, now: Instant, *, caller: Caller, after: Instant) -> Decision[tuple[Pointer, ...]]:
     """The open, unconsumed directives of a caller that came to wait later than `after`."""
+    if bar := identity.barred(book, caller, now) or identity.stale(book, caller):
+        return _asked(caller, "inbox").refuse(bar)
     pointers = (
         Pointer(d.id, max(d.admitted_at, d.not_before_at))
         for d in book.of_agent(caller.cn)
         if d.generation == caller.generation and shut(d.not_before_at, d.expires_at, now) is None
     )
-    return tuple(pointer for pointer in pointers if pointer.notified_at > after)
+    return Decision((), tuple(pointer for pointer in pointers if pointer.notified_at > after))
 
 
 def open_for_pointer(book: Book, id: DirectiveId, now: Instant) -> bool:
@@ -88,7 +95,7 @@ def open_for_pointer(book: Book, id: DirectiveId, now: Instant) -> bool:
 
 def uphold(book: Book, now: Instant, *, standing: Standing) -> Decision[None]:
     """Invalidate what was signed with a key that ssh-keygen no longer accepts."""
-    ids = [id for signer in standing.bad for id in book.by_signer.get(signer, ())]
+    ids = [id for signer in standing.bad for id in book.by_signer.get(signer, ()) if id in book.directives]
     return Decision(tuple(Draft(DirectiveInvalidated(id, Reason.KEY_NOT_STANDING)) for id in ids))
 
 
@@ -119,10 +126,14 @@ def _why_not(found: _Found, caller: Caller, now: Instant) -> Reason | None:
     return shut(found.directive.not_before_at, found.directive.expires_at, now)
 
 
-def _repeats(repeat: Repeat, caller: Caller, attempt: str, live: Generation | None, now: Instant) -> bool:
-    same = (repeat.cn, repeat.generation, repeat.key_digest, repeat.attempt)
+def _repeats(
+    repeat: Repeat, caller: Caller, attempt: str, live: Generation | None, now: Instant, standing: Standing
+) -> bool:
+    directive = repeat.directive
+    same = (directive.cn, directive.generation, repeat.key_digest, repeat.attempt)
     return (
         bool(attempt)
+        and directive.signer_digest in standing.good
         and same == (caller.cn, caller.generation, caller.key_digest, attempt)
         and live == caller.generation
         and now < repeat.until_at
@@ -130,4 +141,8 @@ def _repeats(repeat: Repeat, caller: Caller, attempt: str, live: Generation | No
 
 
 def _miss(caller: Caller, op: str, found: _Found, reason: Reason) -> Decision[Any]:
-    return Request("agent", caller.cn, op, found.id or "").refuse(reason)
+    return _asked(caller, op, found.id or "").refuse(reason)
+
+
+def _asked(caller: Caller, op: str, subject: str = "") -> Request:
+    return Request("agent", caller.cn, op, subject)

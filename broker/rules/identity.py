@@ -50,10 +50,10 @@ def barred(book: Book, caller: Caller, now: Instant) -> Reason | None:
     return None
 
 
-def stale(book: Book, caller: Caller) -> bool:
-    """Is this the certificate of another enrolment than the current one?"""
+def stale(book: Book, caller: Caller) -> Reason | None:
+    """Why a certificate of another enrolment than the current one gets a 403 outside of consume and check."""
     agent = book.agents.get(caller.cn)
-    return agent is None or agent.generation != caller.generation
+    return None if agent and agent.generation == caller.generation else Reason.GENERATION_STALE
 
 
 def enrol(book: Book, now: Instant, *, ticket_digest: Digest, ask: Ask, issue: Issue) -> Decision[bytes]:
@@ -81,6 +81,8 @@ def enrol(book: Book, now: Instant, *, ticket_digest: Digest, ask: Ask, issue: I
 def renew(book: Book, now: Instant, *, caller: Caller, ask: Ask, issue: Issue) -> Decision[bytes]:
     """The certificate (PEM) that follows the caller's, of the same generation. The request's own name is ignored."""
     request = Request("agent", caller.cn, "renew")
+    if bar := barred(book, caller, now):
+        return request.refuse(bar)
     agent = book.agents.get(caller.cn)
     if not _may_renew(agent, caller):
         return request.refuse(Reason.GENERATION_STALE)

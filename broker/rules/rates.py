@@ -24,14 +24,18 @@ class TokenBucket:
 
     def take(self, bucket: Bucket | None, now: Instant) -> tuple[Bucket, bool]:
         """The bucket afterwards, and whether there was a token. None is a full bucket; a refusal costs nothing."""
-        before = now if bucket is None else max(bucket, now)
+        level = self._level(bucket, now)
         if self.ready_at(bucket, now) > now:
-            return Bucket(before), False
-        return Bucket(before + self._interval), True
+            return Bucket(level), False
+        return Bucket(level + self._interval), True
 
     def ready_at(self, bucket: Bucket | None, now: Instant) -> Instant:
         """From when on there is a token: now, or later."""
-        return now if bucket is None else Instant(max(now, bucket - (self.capacity - 1) * self._interval))
+        return Instant(max(now, self._level(bucket, now) - (self.capacity - 1) * self._interval))
+
+    def _level(self, bucket: Bucket | None, now: Instant) -> int:
+        """Full is now or earlier; emptier than empty is a clock that was set back."""
+        return now if bucket is None else min(max(bucket, now), now + self.capacity * self._interval)
 
     def full(self, bucket: Bucket, now: Instant) -> bool:
         """Is it as good as one that was never used, and so may be forgotten?"""

@@ -1,4 +1,4 @@
-"""Identical refusals within a minute fold into one record with a count, so that no caller can fill the disk."""
+"""Refusals of one caller within a minute fold into few records with counts, so that no caller can fill the disk."""
 
 from __future__ import annotations
 
@@ -7,24 +7,32 @@ from broker.wire.records import Draft, RequestRefused
 from broker.wire.times import SECOND
 
 FOLD_S = 60
-_Key = tuple[str, str, str, str]
+SUBJECTS = 8
+_Key = tuple[str, str, str]
+_Said = tuple[str, str]
 
 
 class RefusalFold:
-    """The refusals of the running minute. The key leaves the reason out: what a caller sees of the time that a
-    refusal takes (a write, or none) then tells whether it asked this before, and never why it was refused."""
+    """The refusals of the running minute, by door, caller and operation.
+
+    The key leaves subject and reason out: what a caller sees of the time that a refusal takes (a write, or none) then
+    tells whether it was refused anything in the last minute, and nothing about what it asked for.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[_Key, tuple[Instant, dict[str, int]]] = {}
+        self._open: dict[_Key, tuple[Instant, dict[_Said, int]]] = {}
 
     def fold(self, refusal: RequestRefused, now: Instant) -> tuple[Draft, ...]:
         """The record to write now: the first of its minute is written at once, the next ones are counted."""
-        key = (refusal.door, refusal.caller, refusal.op, refusal.subject)
+        key = (refusal.door, refusal.caller, refusal.op)
         if key not in self._open:
             self._open[key] = (now, {})
             return (Draft(refusal),)
         counts = self._open[key][1]
-        counts[refusal.reason] = counts.get(refusal.reason, 0) + 1
+        said = (refusal.subject, refusal.reason)
+        if said not in counts and len(counts) >= SUBJECTS:
+            said = ("", refusal.reason)
+        counts[said] = counts.get(said, 0) + 1
         return ()
 
     def flush(self, now: Instant, *, everything: bool = False) -> tuple[Draft, ...]:
@@ -33,5 +41,5 @@ class RefusalFold:
         drafts: list[Draft] = []
         for key in over:
             _, counts = self._open.pop(key)
-            drafts += [Draft(RequestRefused(*key, reason, count)) for reason, count in counts.items()]
+            drafts += [Draft(RequestRefused(*key, *said, count)) for said, count in counts.items()]
         return tuple(drafts)

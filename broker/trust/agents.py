@@ -4,19 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from broker.errors import Malformed, Untrusted
-from broker.trust.csr import UNREADABLE, AgentKey, common_name, key_digest
+from broker.rules.identity import Ask, Issue
+from broker.trust.authority import CertificateAuthority, Issued
+from broker.trust.csr import UNREADABLE, AgentKey, common_name, key_digest, parse_csr
 from broker.wire.caller import Caller
 from broker.wire.names import Cn, Digest, Generation, Instance, Instant
 from broker.wire.times import SECOND
 
 _IDENTITY = re.compile(r"lever://([a-z0-9-]+)/agent/([a-z0-9-]+)/generation/([1-9][0-9]{0,8})")
 _FIRST = Generation(1)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTrust:
+    """Who an agent is and what certificate it gets, as the agent door needs it. Raises Untrusted."""
+
+    instance: Instance
+    ca: CertificateAuthority
+
+    def caller_of(self, der: bytes) -> Caller:
+        """See `caller_of`."""
+        return caller_of(der, self.instance)
+
+    def read_request(self, pem: str) -> tuple[Ask, Issue]:
+        """What a certificate request asks for, and the hand that would issue it."""
+        csr = parse_csr(pem.encode())
+
+        def issue(cn: Cn, generation: Generation, now: Instant) -> Issued:
+            return self.ca.issue(cn, generation, csr.public_key, now, x509.random_serial_number())
+
+        return Ask(csr.cn or "", csr.key_digest), issue
 
 
 @lru_cache(maxsize=4096)

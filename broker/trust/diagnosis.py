@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 from broker.errors import Unavailable, Untrusted
-from broker.trust.signer_lines import SignerLine, SkippedLine
+from broker.trust.signer_lines import OPTIONS, SignerLine, SkippedLine
 from broker.trust.signers_file import SignersFile, SignersUnusable
 from broker.wire.names import Digest, Instant
 from broker.wire.times import SECOND, show
@@ -32,6 +34,7 @@ CODES = (
 """Every `Finding.code`; the first six are also those of SignersUnusable."""
 
 _FILE_AND_LINE = re.compile(r"^/dev/fd/\d+:(\d+): ")
+_WRITTEN_ANEW = ("signers_missing", "signers_not_a_file")
 _UNHELPFUL = re.compile(r"Could not verify signature|sig_verify: ")
 _MAX_TEXT = 500
 
@@ -46,9 +49,15 @@ class Finding:
     blocks: bool
 
 
-def unusable(error: SignersUnusable) -> Finding:
-    """A file that can't be read or must not be believed, as a finding."""
-    return Finding(error.code, error.what, error.hint, blocks=True)
+def add_a_key(principal: str, path: Path) -> str:
+    """The command that writes a key's line."""
+    return f'echo "{principal} $(cat KEY.pub)" >> {shlex.quote(str(path))}'
+
+
+def unusable(error: SignersUnusable, add: str) -> Finding:
+    """A file that can't be read or must not be believed, as a finding. add: the command that writes a key's line."""
+    steps = [error.hint, add if error.code in _WRITTEN_ANEW else ""]
+    return Finding(error.code, error.what, " && ".join(filter(None, steps)), blocks=True)
 
 
 def not_accepted(error: Untrusted) -> Finding:
@@ -63,11 +72,13 @@ def unavailable(error: Unavailable) -> Finding:
     return Finding("ssh_keygen_unavailable", error.what, hint, blocks=True)
 
 
-def examine(file: SignersFile, principal: str, namespaces: tuple[str, ...], now: Instant) -> list[Finding]:
-    """What is wrong with the file as it stands, whatever is signed: no key of it is tried."""
+def examine(file: SignersFile, principal: str, namespaces: tuple[str, ...], now: Instant, add: str) -> list[Finding]:
+    """What is wrong with the file as it stands, whatever is signed: no key of it is tried.
+
+    add: the command that writes a key's line.
+    """
     if not file.lines:
-        hint = f"add a line: {principal} ssh-ed25519 AAAA... (allowed_signers.example shows two)"
-        return [Finding("signers_empty", "no line of it names a key", hint, blocks=True)]
+        return [Finding("signers_empty", "no line of it names a key", add, blocks=True)]
     findings = [_skipped(line) for line in file.lines if isinstance(line, SkippedLine)]
     ours = [line for line in file.lines if isinstance(line, SignerLine) and line.is_for(principal)]
     findings += [_wildcard(line, principal) for line in ours if principal not in line.principals.split(",")]
@@ -75,11 +86,10 @@ def examine(file: SignersFile, principal: str, namespaces: tuple[str, ...], now:
         return [*findings, _nobody(file, principal)]
     for line in ours:
         findings += _dates(line, now)
-        findings += [_namespace(line, it) for it in namespaces if not line.allows(it)]
+        findings += _namespaces(line, namespaces)
     if len({line.key_digest for line in ours}) == 1:
         text = f"{principal} has one key only: losing it locks the operator out"
-        hint = f"add a second key under {principal}"
-        findings.append(Finding("single_key", text, hint, blocks=False))
+        findings.append(Finding("single_key", text, add, blocks=False))
     return findings
 
 
@@ -103,29 +113,39 @@ def _readable(line: str) -> str:
 
 def _skipped(line: SkippedLine) -> Finding:
     text = f"line {line.number} is skipped: {line.why}"
-    hint = "a line is: principal, options, key type, key (ssh-keygen(1), ALLOWED SIGNERS)"
+    hint = f"delete line {line.number}, or mend it: principal, options (of {', '.join(OPTIONS)}), key type, key"
     return Finding("line_skipped", text, hint, blocks=True)
 
 
 def _wildcard(line: SignerLine, principal: str) -> Finding:
     text = f'line {line.number}: the principal "{line.principals}" is a pattern that also matches {principal}'
-    return Finding("wildcard_principal", text, f"write {principal} in its place", blocks=False)
+    return Finding("wildcard_principal", text, f"begin line {line.number} with {principal} instead", blocks=False)
 
 
 def _nobody(file: SignersFile, principal: str) -> Finding:
     found = sorted({line.principals for line in file.lines if isinstance(line, SignerLine)})
     text = f"no key stands under {principal}; the file has: {', '.join(found) or 'no key at all'}"
-    return Finding("no_key_for_principal", text[:_MAX_TEXT], f"put {principal} at the start of the key's line", True)
+    return Finding(
+        "no_key_for_principal", text[:_MAX_TEXT], f"begin the line of each of your keys with {principal}", True
+    )
 
 
 def _dates(line: SignerLine, now: Instant) -> list[Finding]:
     now_s = now // SECOND
     if line.valid_before_s is not None and now_s > line.valid_before_s:
         text = f"line {line.number}: {line.fingerprint} expired at {_shown(line.valid_before_s)}"
-        return [Finding("key_expired", text, "set a later valid-before, or remove the line", blocks=True)]
+        return [
+            Finding(
+                "key_expired", text, f"in line {line.number} set a later valid-before, or delete that line", blocks=True
+            )
+        ]
     if line.valid_after_s is not None and now_s < line.valid_after_s:
         text = f"line {line.number}: {line.fingerprint} is not valid before {_shown(line.valid_after_s)}"
-        return [Finding("key_not_yet_valid", text, "wait, or set an earlier valid-after", blocks=True)]
+        return [
+            Finding(
+                "key_not_yet_valid", text, f"wait, or in line {line.number} set an earlier valid-after", blocks=True
+            )
+        ]
     return []
 
 
@@ -133,6 +153,10 @@ def _shown(at_s: int) -> str:
     return show(Instant(at_s * SECOND))
 
 
-def _namespace(line: SignerLine, namespace: str) -> Finding:
-    text = f'line {line.number}: namespaces="{line.namespaces}" leaves out {namespace}'
-    return Finding("wrong_namespace", text, f"add {namespace} to it, or drop the option", blocks=True)
+def _namespaces(line: SignerLine, wanted: tuple[str, ...]) -> list[Finding]:
+    missing = [namespace for namespace in wanted if not line.allows(namespace)]
+    if not missing:
+        return []
+    text = f'line {line.number}: namespaces="{line.namespaces}" leaves out {" and ".join(missing)}'
+    hint = f'write in line {line.number}: namespaces="{",".join(wanted)}"'
+    return [Finding("wrong_namespace", text, hint, blocks=True)]

@@ -44,6 +44,7 @@ class OperatorTrust:
         timeout_s: float = 5.0,
     ) -> None:
         self._principal = principal(instance)
+        self._add = diagnosis.add_a_key(self._principal, allowed_signers)
         self._signers = SignersReader(allowed_signers, on_change, seen)
         self._ssh_keygen = SshKeygen(ssh_keygen, parallel=parallel, timeout_s=timeout_s)
         self._standing = StandingBook(self._verify_under)
@@ -80,8 +81,8 @@ class OperatorTrust:
         try:
             file = self._signers.read()
         except SignersUnusable as error:
-            return [diagnosis.unusable(error)]
-        findings = diagnosis.examine(file, self._principal, (NAMESPACE_DIRECTIVE, NAMESPACE_ADMIN), now)
+            return [diagnosis.unusable(error, self._add)]
+        findings = diagnosis.examine(file, self._principal, (NAMESPACE_DIRECTIVE, NAMESPACE_ADMIN), now, self._add)
         try:
             self._ssh_keygen.find()
             if raw is not None:

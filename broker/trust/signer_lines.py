@@ -21,6 +21,7 @@ _OPTION = re.compile(r'([A-Za-z-]+)(?:="((?:[^"\\]|\\.)*)")?(?:,|$)')
 _KEY = re.compile(r"([a-z0-9@.-]+)[ \t]+([A-Za-z0-9+/]+=*)(?:[ \t].*)?")
 _DATE = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?((?:Z|UTC)?)", re.ASCII | re.IGNORECASE)
 _VALUED = ("namespaces", "valid-after", "valid-before")
+OPTIONS = ("cert-authority", *_VALUED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,8 @@ def _options(text: str) -> dict[str, str]:
     while at < len(text):
         found = _OPTION.match(text, at)
         name = found[1].lower() if found else ""
-        if not found or name not in (*_VALUED, "cert-authority"):
-            raise _Skip("unknown option, or no key")
+        if not found or name not in OPTIONS:
+            raise _Skip(f"unknown option {name}, or no key" if name else "no key")
         valued = name in _VALUED
         if valued != (found[2] is not None) or (valued and name in options):
             raise _Skip(f"bad option {name}")

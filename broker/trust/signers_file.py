@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import stat
 from bisect import bisect_right
 from collections.abc import Callable
@@ -111,7 +112,7 @@ def read_signers(path: Path) -> bytes:
         raise SignersUnusable(
             "signers_too_large",
             f"{path} is larger than {MAX_BYTES} bytes",
-            "keep only the operator's keys in it",
+            "delete all but the lines of the operator's keys",
         )
     return b"".join(parts)
 
@@ -124,7 +125,7 @@ def _open(path: Path) -> int:
         raise SignersUnusable(
             "signers_missing",
             f"{path} does not exist",
-            f"lever init writes one; or copy allowed_signers.example to {path}",
+            "",
         ) from error
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -134,24 +135,31 @@ def _unreadable(path: Path, error: OSError) -> SignersUnusable:
     return SignersUnusable(
         "signers_unreadable",
         f"{path} can't be read: {error.strerror}",
-        f"as its owner: chmod 0600 {path}; its owner must be the broker's user",
+        f"chmod u+r {shlex.quote(str(path))}; its owner must be uid {os.geteuid()}, the broker's user",
     )
 
 
+def _kind(mode: int) -> str:
+    return "a folder" if stat.S_ISDIR(mode) else "a FIFO" if stat.S_ISFIFO(mode) else "a device"
+
+
 def _check(found: os.stat_result, path: Path) -> None:
+    quoted = shlex.quote(str(path))
     if not stat.S_ISREG(found.st_mode):
         raise SignersUnusable(
-            "signers_not_a_file", f"{path} is not a regular file", "name a file in operator.allowed_signers"
+            "signers_not_a_file",
+            f"{path} is {_kind(found.st_mode)}, not a regular file",
+            f"mv {quoted} {shlex.quote(f'{path}.old')}",
         )
     if found.st_uid not in (os.geteuid(), 0):
         raise SignersUnusable(
             "signers_owner",
             f"{path} belongs to uid {found.st_uid}, expected {os.geteuid()} or 0",
-            f"chown {os.geteuid()} {path}",
+            f"chown {os.geteuid()} {quoted}",
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SignersUnusable(
             "signers_writable",
             f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):04o})",
-            f"chmod go-w {path}",
+            f"chmod go-w {quoted}",
         )

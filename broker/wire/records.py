@@ -29,6 +29,17 @@ class BrokerStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockAccepted:
+    """The operator told the broker to go on with a clock that was behind the journal, whose newest time was journal_at.
+
+    What was active is invalidated, open tickets are void, and what was signed before is not taken any more: what the
+    journal forgot in the time that was taken back could return.
+    """
+
+    journal_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class SignersChanged:
     """allowed_signers was seen with new content; the fingerprints of the keys in it, in file order."""
 
@@ -149,6 +160,14 @@ class DirectiveRevoked:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatRevoked:
+    """The operator took a consumed directive back within its minute: its answer is not given again."""
+
+    id: DirectiveId
+    fingerprint: Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
 class DirectiveInvalidated:
     """What a directive rests on ceased to hold; the reason is one of errors.Reason."""
 
@@ -194,10 +213,10 @@ class SelftestPassed:
 
 @dataclass(frozen=True, slots=True)
 class RequestRefused:
-    """A decision against a request; identical ones within a minute fold, and count says how many this speaks for.
+    """A decision against a request; those of one caller within a minute fold, and count says how many this speaks for.
 
-    door: agent or operator; caller: a CN, or uid:N; op: the route's verb; subject: the id or name it was about,
-    empty where the request's own words are not to be trusted; reason: one of errors.Reason.
+    door: agent or operator; caller: a CN, or uid:N; op: the route's verb; subject: the id or name it was about, empty
+    where the request's own words are not to be trusted or there were too many; reason: one of errors.Reason.
     """
 
     door: str
@@ -212,6 +231,7 @@ Fact = (
     InstanceCreated
     | BrokerStarted
     | BrokerStopped
+    | ClockAccepted
     | SignersChanged
     | EnvelopeAccepted
     | AgentInvited
@@ -223,6 +243,7 @@ Fact = (
     | DirectiveConsumed
     | ConsumeRepeated
     | DirectiveRevoked
+    | RepeatRevoked
     | DirectiveInvalidated
     | DirectivesExpired
     | PointerDelivered

@@ -42,16 +42,23 @@ def _scoped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @broker.command(epilog=examples("lever broker serve", "lever broker serve /srv/demo/lever.yaml"))
 @with_config
-def serve(place: Place) -> int:
+@click.option(
+    "--accept-clock", is_flag=True, help="Go on where the clock is right and the journal's newest time is wrong."
+)
+def serve(place: Place, accept_clock: bool) -> int:
     """Run the daemon in the foreground.
 
     It logs on standard error, one JSON object a line, and says one line once both doors answer. SIGTERM and Ctrl-C
     finish what was accepted and end it.
+
+    A clock that is behind the journal's newest time stops every decision. Where it is the journal that is wrong (the
+    clock once stood in the future), --accept-clock writes that down and goes on: what was active is invalidated, open
+    invitations are void, and for two minutes nothing that is signed counts.
     """
     from broker.daemon import serve as run
 
     load(place.config_path)  # here, because its errors are told line by line
-    return run(place.config_path)
+    return run(place.config_path, accept_clock=accept_clock)
 
 
 @broker.command(epilog=examples("lever broker status", "lever broker status --json"))
@@ -193,7 +200,7 @@ def _health_facts(health: Mapping[str, Any]) -> dict[str, str]:
     told = {name: health.get(name) for name in ("instance", "version", "pid", "agent_door", "records")}
     told["active directives"] = (health.get("directives") or {}).get("active")
     if health.get("clock_behind"):
-        told["clock"] = "behind the journal: nothing is decided until it has caught up"
+        told["clock"] = "behind the journal: nothing is decided (lever doctor says what to do)"
     return {name.replace("_", " "): str(value) for name, value in told.items() if value is not None}
 
 

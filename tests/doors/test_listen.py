@@ -182,6 +182,23 @@ async def test_a_full_door_closes_newcomers_and_keeps_who_is_known(pki: Pki) -> 
             assert (await client.ask(get("/here"))).status == 200
 
 
+async def test_an_agent_that_holds_most_makes_room_for_another_agent_but_for_no_stranger(pki: Pki) -> None:
+    limits = replace(PATIENT, max_connections=3)
+    async with opened(Routes(), pki.server_context(), limits) as door, AsyncExitStack() as stack:
+        modest = await stack.enter_async_context(dial(door, pki.client_context("modest")))
+        assert (await modest.ask(get("/here"))).status == 200
+        greedy = [await stack.enter_async_context(dial(door, pki.client_context("greedy"))) for _ in range(2)]
+        for client in greedy:
+            assert (await client.ask(get("/here"))).status == 200
+        async with dial(door, pki.client_context(None)) as stranger:
+            assert await stranger.end() == b""
+        newcomer = await stack.enter_async_context(dial(door, pki.client_context("newcomer")))
+        assert (await newcomer.ask(get("/here"))).status == 200
+        assert await greedy[0].end() == b"", "the one that was silent for longest"
+        for client in (modest, greedy[1]):
+            assert (await client.ask(get("/here"))).status == 200
+
+
 async def test_one_agent_does_not_take_every_place(pki: Pki) -> None:
     limits = replace(PATIENT, max_connections_per_agent=2)
     async with opened(Routes(), pki.server_context(), limits) as door, AsyncExitStack() as stack:

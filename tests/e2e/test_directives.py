@@ -313,6 +313,15 @@ def test_the_same_attempt_gets_the_lost_answer_again_and_no_other_does(rig: Rig,
 
 
 @pytest.mark.promise("P14")
+@pytest.mark.promise("P14")
+def test_an_answer_is_not_repeated_once_it_was_taken_back(rig: Rig, agents: Agents) -> None:
+    agent, id = agents[0], rig.send()
+    assert agent.consume(id, "again").status_code == 200
+    assert rig.revoke(id).json() == {"revoked": False}, "it was consumed"
+    assert is_miss(agent.consume(id, "again"))
+    assert rig.row(id)["state"] == "consumed"
+
+
 def test_without_an_attempt_the_second_consume_is_the_miss(rig: Rig, agents: Agents) -> None:
     id = rig.send()
     assert agents[0].consume(id).status_code == 200

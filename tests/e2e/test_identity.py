@@ -105,6 +105,23 @@ def test_revoking_takes_effect_on_connections_that_are_open(rig: Rig) -> None:
     assert agent.consume("nothing").status_code == 403
 
 
+@pytest.mark.promise("P16")
+@pytest.mark.parametrize("ending", ["revoked", "enrolled anew", "frozen"])
+def test_a_long_poll_ends_with_the_identity_that_it_waits_for(rig: Rig, ending: str) -> None:
+    agent = rig.enrol(f"poll-{ending[:3]}")
+    with ThreadPoolExecutor(1) as pool, agent.client() as line:
+        waiting = pool.submit(line.get, "/inbox", params={"wait": "30"})
+        assert agent.renew().status_code == 200
+        match ending:
+            case "revoked":
+                rig.admin("/admin/agent_revoke", "agent_revoke", cn=agent.cn)
+            case "enrolled anew":
+                rig.enrol(agent.cn)
+            case _:
+                agent.renew(key=ec.generate_private_key(ec.SECP256R1()))
+        assert waiting.result(timeout=20).status_code == 403, "long before its thirty seconds are over"
+
+
 def test_nobody_without_a_certificate_gets_past_enrol(rig: Rig) -> None:
     rig.enrol("somebody").close()
     with Agent(rig, "nobody").client() as client:

@@ -286,6 +286,23 @@ async def test_a_fault_of_the_program_on_the_writers_thread_leaves_nobody_waitin
         assert len(desk.stopped) == 1
 
 
+async def test_what_can_not_be_applied_is_not_written_and_nothing_is_after_it(folder: StateFolder) -> None:
+    def apply(record: Record, payloads: tuple[bytes, ...]) -> None:
+        raise KeyError(record.seq)
+
+    async with on_fake(folder) as desk:
+        hold, before = await held(desk)
+        with pytest.raises(Fatal, match="could not be applied"):
+            desk.writer.append(LATER, [draft("bad", b"x")], apply)
+        with pytest.raises(Fatal, match="could not be applied"):
+            desk.writer.append(LATER, [draft("after")])
+        assert (await done(before))[:6] == "fatal:", "what was told may rest on what is half applied"
+        hold.release()
+        await desk.writer.close()
+        assert len(desk.stopped) == 1
+    assert [word(record) for record in setting.read(folder, desk.disk)[1]] == ["InstanceCreated", "first"]
+
+
 async def test_a_draft_beyond_the_formats_sizes_is_refused_alone(folder: StateFolder) -> None:
     fact = DirectivesExpired(tuple("x" * 64 for _ in range(20_000)))
     async with on_fake(folder) as desk:

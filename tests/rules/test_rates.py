@@ -109,3 +109,21 @@ def test_a_full_bucket_may_be_forgotten() -> None:
     assert not bucket.full(state, Instant(SECOND - 1))
     assert bucket.full(state, Instant(SECOND))
     assert allowed_at(bucket, [SECOND] * 3) == [SECOND] * 2
+
+
+@given(BUCKETS, st.integers(1, 10**10), st.integers(1, 40))
+def test_a_clock_that_is_set_back_costs_a_refill_and_gives_nothing_twice(
+    bucket: TokenBucket, back: int, taken: int
+) -> None:
+    state: Bucket | None = None
+    ahead = Instant(10**15 + back)
+    for _ in range(taken):
+        state, _ = bucket.take(state, ahead)
+    now = Instant(10**15)
+    refill = -(-SECOND // Fraction(bucket.refill_per_s))
+    assert bucket.ready_at(state, now) - now <= refill
+    given_out = 0
+    for _ in range(bucket.capacity + 1):
+        state, ok = bucket.take(state, now)
+        given_out += ok
+    assert given_out <= bucket.capacity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.errors import Reason
-from broker.rules.refusals import FOLD_S, RefusalFold
+from broker.rules.refusals import FOLD_S, SUBJECTS, RefusalFold
 from broker.wire.names import Instant
 from broker.wire.records import RequestRefused
 from broker.wire.times import SECOND
@@ -22,13 +22,26 @@ def test_the_first_of_a_minute_is_written_and_the_rest_are_counted() -> None:
     assert len(fold.fold(refusal(), Instant(FOLD_S * SECOND))) == 1, "a new minute begins"
 
 
-def test_another_subject_is_another_refusal_and_another_reason_is_not() -> None:
+def test_neither_subject_nor_reason_can_be_told_from_what_is_written_at_once() -> None:
     fold = RefusalFold()
     assert fold.fold(refusal("d-1"), Instant(0))
-    assert fold.fold(refusal("d-2"), Instant(0))
+    assert not fold.fold(refusal("d-2"), Instant(0))
     assert not fold.fold(refusal("d-1", Reason.OTHER_TARGET), Instant(1)), "the time it takes must not tell the reason"
-    counted = {draft.fact.reason for draft in fold.flush(Instant(0), everything=True)}  # type: ignore[union-attr]
-    assert counted == {Reason.OTHER_TARGET}
+    counted = {(f.subject, f.reason) for f in flushed(fold)}
+    assert counted == {("d-2", Reason.UNKNOWN_ID), ("d-1", Reason.OTHER_TARGET)}
+
+
+def test_ever_new_subjects_cost_few_records_and_each_refusal_is_counted() -> None:
+    fold = RefusalFold()
+    written = sum(len(fold.fold(refusal(f"guess-{n}"), Instant(n))) for n in range(1000))
+    facts = flushed(fold)
+    assert written + len(facts) <= 1 + SUBJECTS + 1
+    assert written + sum(f.count for f in facts) == 1000
+    assert facts[-1].subject == "", "what could not be named is counted all the same"
+
+
+def flushed(fold: RefusalFold) -> list[RequestRefused]:
+    return [draft.fact for draft in fold.flush(Instant(0), everything=True)]  # type: ignore[misc]
 
 
 def test_a_shutdown_writes_what_is_counted_so_far() -> None:
