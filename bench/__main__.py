@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.instance import Filled, load, make
+from bench.misses import misses
 from broker.wire import statement
 from broker.wire.names import NAMESPACE_DIRECTIVE
 from tests.rig import Rig, sign
@@ -236,7 +237,7 @@ def in_parallel(clients: int, work: list[Signed], make_client: Callable[[], Call
 def main() -> None:
     print(f"{ROUNDS} rounds; medians (minimum to maximum); {os.cpu_count()} cores, Python {sys.version.split()[0]}")
     with tempfile.TemporaryDirectory(prefix="lever-bench-") as name:
-        for part in (consume, stored, memory, send):
+        for part in (consume, stored, memory, send, misses):
             part(Path(name))
 
 

@@ -10,6 +10,8 @@ import json
 import subprocess
 import sys
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +28,6 @@ from broker.wire.statement import Instruction
 from tests.rig import SECOND, Rig, now, sign
 
 LIMITS = "limits: {consume_per_minute: 6000, enrol_per_minute: 6000, max_active_per_agent: 1000000}"
-HOUR = 3600 * SECOND
 
 
 @dataclass
@@ -71,15 +72,23 @@ def make(folder: Path, agents: int, each: int, *, active: int = 0, consumed: int
     return filled
 
 
-async def _fill(filled: Filled, names: list[str], each: int, active: int, consumed: int) -> None:
-    rig = filled.rig
+@asynccontextmanager
+async def writing(rig: Rig) -> AsyncIterator[JournalWriter]:
+    """The journal of an instance that does not run."""
     with StateFolder.open(rig.state, Instance(rig.name)) as folder:
         disk = RealDisk()
         recovered = recover(folder, disk, lambda record: None)
         writer = JournalWriter(
             folder, disk, recovered, on_durable=lambda records: None, on_stopped=lambda why: sys.exit(str(why))
         )
-        seal = _Sealer(rig)
+        yield writer
+        await writer.close()
+
+
+async def _fill(filled: Filled, names: list[str], each: int, active: int, consumed: int) -> None:
+    rig = filled.rig
+    async with writing(rig) as writer:
+        seal = Sealer(rig)
         for name in names:
             drafts = [seal.admitted(name) for _ in range(each)]
             filled.ids[name] = [draft.fact.id for draft in drafts]  # type: ignore[union-attr]
@@ -90,7 +99,6 @@ async def _fill(filled: Filled, names: list[str], each: int, active: int, consum
             for pair in zip(drafts, ends, strict=True) if ends else [[*drafts, *map(told, drafts)]]:
                 writer.append(now(), pair)
             await writer.durable()
-        await writer.close()
 
 
 def told(admitted: Draft) -> Draft:
@@ -99,7 +107,7 @@ def told(admitted: Draft) -> Draft:
     return Draft(PointerDelivered(fact.id, fact.cn, "inbox", 1))
 
 
-class _Sealer:
+class Sealer:
     """Drafts as the daemon would have made them. One real signature serves all: only its signer is asked about."""
 
     def __init__(self, rig: Rig) -> None:
@@ -112,16 +120,19 @@ class _Sealer:
         self.allowed = Digest(sha256(rig.allowed_signers.read_bytes()).digest())
         self.value = value
 
-    def admitted(self, cn: str) -> Draft:
+    def admitted(self, cn: str, *, generation: int = 1, opens_in_s: int = 0, ends_in_s: int = 20 * 3600) -> Draft:
         id, at = DirectiveId(str(uuid.uuid4())), now()
+        opens_at, ends_at = Instant(at + opens_in_s * SECOND), Instant(at + ends_in_s * SECOND)
         text = Instruction("Finish the report before you begin with anything else, please.")
-        value = self.rig.statement(cn, directive_id=id, action=text, expires_at=Instant(at + 20 * HOUR))
+        value = self.rig.statement(
+            cn, generation, directive_id=id, action=text, not_before=opens_at, expires_at=ends_at
+        )
         raw = statement.encode(value)
         if self.first:
             raw, value, id, self.first = self.first, self.value, self.value.directive_id, None
         fact = DirectiveAdmitted(
-            id, Cn(cn), Generation(1), "instruction", "", "", statement.action_digest(value.action), at, at,
-            Instant(at + 20 * HOUR), Fingerprint("SHA256:bench"), self.signer, self.allowed,
+            id, Cn(cn), Generation(generation), "instruction", "", "", statement.action_digest(value.action), at,
+            opens_at, ends_at, Fingerprint("SHA256:bench"), self.signer, self.allowed,
         )  # fmt: skip
         return Draft(fact, (raw, self.signature))
 
