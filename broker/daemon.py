@@ -377,6 +377,7 @@ class Broker:
                 if tick % _TIDY_EVERY == 0:
                     self._certificate.rotate(self._context, clock())
                     await self._turn.tidy(clock())
+                    self._journal.keep_head()
                     if self._unwritten:
                         await self._note()
                 await self._turn.take(sweep, clock())

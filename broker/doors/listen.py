@@ -209,7 +209,8 @@ def _loser(staying: Sequence[Connection], newcomer: Connection) -> Connection | 
     others = [each for each in staying if each is not newcomer]
     losers = [each for each in others if each.may_make_room()]
     if not losers and newcomer.cn is not None:
-        held = Counter(each.cn for each in staying if each.cn is not None)
+        held = Counter(each.cn for each in staying)
+        del held[None]
         most = max(held.values())
         losers = [each for each in others if held[each.cn] == most > 1]
     return min(losers, key=lambda each: each.deadline_at, default=None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from broker.errors import Fatal
-from broker.journal import segments
+from broker.journal import head, segments
 from broker.journal.disk import Disk, refusal
+from broker.journal.head import Head
 from broker.journal.header import NO_DIGEST, PayloadsHeader, RecordsHeader
 from broker.journal.state import StateFolder
 from broker.wire import frame, record_codec
@@ -31,9 +32,13 @@ def create(folder: StateFolder, disk: Disk, ca_digest: Digest, at: Instant) -> N
                     f"{place} is not empty: a journal is made where none is",
                     hint=f"look at what is there: ls -la {place}",
                 )
-        # The records last: a journal whose first record can be read has its payload segment too.
-        for place, raws in ((folder.payloads, payloads), (folder.journal, records)):
-            data = b"".join(frame.encode(raw)[0] for raw in raws)
-            disk.close(segments.make(disk, place, FIRST_SEGMENT, data))
+        # The records last: a journal whose first record can be read has all the rest too.
+        disk.close(segments.make(disk, folder.payloads, FIRST_SEGMENT, _framed(payloads)))
+        head.keep(disk, folder.path, instance, Head(FIRST_SEQ, frame.encode(records[1])[1]))
+        disk.close(segments.make(disk, folder.journal, FIRST_SEGMENT, _framed(records)))
     except OSError as error:
         raise refusal("make a journal", folder.path, error) from error
+
+
+def _framed(raws: tuple[bytes, ...]) -> bytes:
+    return b"".join(frame.encode(raw)[0] for raw in raws)

@@ -9,6 +9,7 @@ from pathlib import Path
 from broker.errors import Damaged
 from broker.journal.chain import Chain
 from broker.journal.disk import RealDisk, refusal
+from broker.journal.head import HeadCheck
 from broker.journal.payloads import PayloadScan
 from broker.journal.problem import Kind, Problem
 from broker.journal.state import read_instance
@@ -42,16 +43,21 @@ def verify(path: Path) -> Report:
     problems: list[Problem] = []
     records = payloads = 0
     try:
+        kept = HeadCheck.of(disk, path, instance)
         chain, scan = Chain(disk, path, instance), PayloadScan(disk, path, instance)
         for found in chain.walk():
             if isinstance(found, Problem):
                 problems.append(found)
                 continue
             records += 1
+            if isinstance(kept, HeadCheck):
+                kept.see(found)
             for ref in found.payloads:
                 payloads += 1
                 problems.extend(scan.check(ref, found.seq))
         problems.extend(scan.finish())
+        if lost := kept.end(chain) if isinstance(kept, HeadCheck) else kept:
+            problems.append(lost)
     except OSError as error:
         raise refusal("read the journal", path, error) from error
     return Report(instance, records, payloads, chain.head, tuple(problems))

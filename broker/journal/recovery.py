@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.errors import Damaged
-from broker.journal import segments
+from broker.journal import head, segments
 from broker.journal.chain import Chain
 from broker.journal.disk import Disk, refusal
+from broker.journal.head import HeadCheck
 from broker.journal.payloads import PayloadScan, read_payload
 from broker.journal.problem import Kind, Problem
 from broker.journal.segments import Position
@@ -43,6 +44,7 @@ def recover(folder: StateFolder, disk: Disk, each: Callable[[Record], None]) -> 
     """
     torn: list[Problem] = []
     try:
+        kept = HeadCheck.of(disk, folder.path, folder.instance)
         chain = Chain(disk, folder.path, folder.instance)
         payloads = PayloadScan(disk, folder.path, folder.instance)
         for found in chain.walk():
@@ -52,12 +54,17 @@ def recover(folder: StateFolder, disk: Disk, each: Callable[[Record], None]) -> 
             for ref in found.payloads:
                 for problem in payloads.check(ref, found.seq):
                     _tolerate(problem, torn)
+            if isinstance(kept, HeadCheck):
+                kept.see(found)
             each(found)
-        for problem in payloads.finish():
-            _tolerate(problem, torn)
+        for loose in payloads.finish():
+            _tolerate(loose, torn)
+        if lost := kept.end(chain) if isinstance(kept, HeadCheck) else kept:
+            _tolerate(lost, torn)
         cut_bytes = sum(_cut(disk, folder.path / problem.file, problem.offset) for problem in torn)
         for place in (folder.journal, folder.payloads):
             segments.sweep(disk, place)
+        head.sweep(disk, folder.path)
     except OSError as error:
         raise refusal("read the journal", folder.path, error) from error
     assert chain.head is not None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from broker.errors import Malformed
+from broker.journal.head import Head
 from broker.journal.header import PayloadsHeader, RecordsHeader
 from broker.journal.segments import Piece, Position
 from broker.wire import frame, record_codec
@@ -15,8 +16,9 @@ from broker.wire.records import Draft, PayloadRef, Record
 
 @dataclass(slots=True)
 class Sealed:
-    """What one append put in line: the records, and the bytes for both kinds of segment."""
+    """What one append put in line: the records, and the bytes for both kinds of segment. head: the end of it."""
 
+    head: Head
     records: list[Record] = field(default_factory=list)
     record_pieces: list[Piece] = field(default_factory=list)
     payload_pieces: list[Piece] = field(default_factory=list)
@@ -40,11 +42,12 @@ class Sealer:
     def seal(self, at: Instant, drafts: Sequence[Draft]) -> Sealed:
         """Give all drafts their places, or none. Raises Malformed for one that is too large for the format."""
         before = self.next_seq, self._head, self._records, self._payloads
-        sealed = Sealed()
+        sealed = Sealed(Head(self.next_seq - 1, self._head))
         try:
             for draft in drafts:
                 refs = tuple([self._payload(raw, sealed) for raw in draft.payloads]) if draft.payloads else ()
                 self._record(Record(self.next_seq, at, self._head, refs, draft.fact), sealed)
+            sealed.head = Head(self.next_seq - 1, self._head)
         except BaseException:
             self.next_seq, self._head, self._records, self._payloads = before
             raise

@@ -180,9 +180,10 @@ def _lock(path: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
+        pid = _holder(path)
         raise Fatal(
-            f"another broker{_holder(path)} holds this state folder: {path}",
-            hint="stop that broker first; one state folder has one broker",
+            f"another broker{f' (pid {pid})' if pid else ''} holds this state folder: {path}",
+            hint=f"stop that broker first: kill {pid or 'PID'}",
         ) from None
     except OSError as error:
         raise refusal("take the lock", path, error) from error
@@ -208,4 +209,4 @@ def _holder(path: Path) -> str:
         text = (path / _HOLDER_NAME).read_text("ascii", "replace").strip()
     except OSError:
         return ""
-    return f" (pid {text})" if text.isdecimal() and len(text) <= 10 else ""
+    return text if text.isdecimal() and len(text) <= 10 else ""

@@ -8,9 +8,12 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Literal
 
 from broker.errors import Fatal
+from broker.journal import head
 from broker.journal.disk import Disk, refusal
+from broker.journal.head import Head
 from broker.journal.recovery import Recovered
 from broker.journal.seal import Sealed, Sealer
 from broker.journal.segments import SEGMENT_BYTES, Tail
@@ -46,10 +49,13 @@ class JournalWriter:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._stopped: Fatal | None = None
         self._closed = False
-        self._queue: queue.SimpleQueue[Sealed | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Sealed | Literal["keep"] | None] = queue.SimpleQueue()
         self._ended = self._loop.create_future()
         self._payloads = Tail(disk, folder.payloads, recovered.payloads_end.segment)
         self._records = Tail(disk, folder.journal, recovered.records_end.segment)
+        self._disk, self._instance = disk, folder.instance
+        self._head = self._kept = Head(recovered.next_seq - 1, recovered.head)
+        self._keep = False
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -93,6 +99,11 @@ class JournalWriter:
             self._waiters.append((newest, waiter))
         return waiter
 
+    def keep_head(self) -> None:
+        """Have the newest record's digest written down beside the journal, once that record is durable."""
+        if not self._closed:
+            self._queue.put("keep")
+
     async def close(self) -> None:
         """Write what is queued, then let go of the files. Whether that worked, waiters and on_stopped are told."""
         if not self._closed:
@@ -109,11 +120,11 @@ class JournalWriter:
 
     def _run(self) -> None:
         try:
-            while batch := self._batch():
-                self._payloads.write(piece for sealed in batch for piece in sealed.payload_pieces)
-                self._records.write(piece for sealed in batch for piece in sealed.record_pieces)
-                records = tuple([record for sealed in batch for record in sealed.records])
-                self._loop.call_soon_threadsafe(self._landed, records)
+            while (batch := self._batch()) is not None:
+                self._write(batch)
+                if self._keep:
+                    self._write_head()
+            self._write_head()
         except OSError as error:
             self._loop.call_soon_threadsafe(self._stop, refusal("write to the journal", self._where, error))
         except Exception as error:  # whatever it was: nobody may wait for ever, and nothing more may be written
@@ -123,15 +134,35 @@ class JournalWriter:
                 tail.close()
         self._loop.call_soon_threadsafe(self._ended.set_result, None)
 
-    def _batch(self) -> list[Sealed]:
-        """Everything that is queued, at least one; empty when the journal was closed and all is written."""
+    def _write(self, batch: list[Sealed]) -> None:
+        if not batch:
+            return
+        self._payloads.write(piece for sealed in batch for piece in sealed.payload_pieces)
+        self._records.write(piece for sealed in batch for piece in sealed.record_pieces)
+        self._head = batch[-1].head
+        records = tuple([record for sealed in batch for record in sealed.records])
+        self._loop.call_soon_threadsafe(self._landed, records)
+
+    def _write_head(self) -> None:
+        self._keep = False
+        if self._head != self._kept:
+            head.keep(self._disk, self._where, self._instance, self._head)
+            self._kept = self._head
+
+    def _batch(self) -> list[Sealed] | None:
+        """Everything that is queued; None when the journal was closed and all is written."""
         batch: list[Sealed] = []
-        while not batch or not self._queue.empty():
+        while not (batch or self._keep) or not self._queue.empty():
             item = self._queue.get()
             if item is None:
+                if not batch:
+                    return None
                 self._queue.put(None)  # the next call, after this batch, finds it first
                 break
-            batch.append(item)
+            if item == "keep":
+                self._keep = True
+            else:
+                batch.append(item)
         return batch
 
     # On the event loop.

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from broker.errors import Fatal
+from broker.journal import head, inspect
 from broker.journal.create import create
 from broker.journal.disk import Disk, RealDisk
+from broker.journal.head import Head
 from broker.journal.recovery import Recovered, recover
 from broker.journal.segments import SEGMENT_BYTES
 from broker.journal.state import StateFolder
 from broker.journal.writer import JournalWriter
+from broker.wire import record_codec
 from broker.wire.names import Cn, Digest, DirectiveId, Generation, Instance, Instant
 from broker.wire.records import DirectiveConsumed, Draft, Record
 from tests.fakes.fake_disk import FakeDisk
@@ -44,8 +48,8 @@ def new_state(path: Path, disk: Disk | None = None) -> Iterator[StateFolder]:
 
 
 def empty_disk(folder: StateFolder) -> FakeDisk:
-    """A fake disk with a state folder's two places and nothing in them."""
-    return FakeDisk([folder.journal, folder.payloads])
+    """A fake disk with a state folder's places and nothing in them."""
+    return FakeDisk([folder.path, folder.journal, folder.payloads])
 
 
 def fake_journal(folder: StateFolder) -> FakeDisk:
@@ -102,6 +106,13 @@ async def writing(
         yield Desk(writer, landed, stopped)
     finally:
         await writer.close()
+
+
+def forget_head(state: Path) -> None:
+    """As if the journal had been written since its head was last kept: what is cut off its end is not missed."""
+    first = next(iter(inspect.walk(state)))
+    digest = Digest(sha256(record_codec.encode(first)).digest())
+    head.keep(RealDisk(), state, DEMO, Head(1, digest))
 
 
 async def small_journal(state: Path) -> Path:

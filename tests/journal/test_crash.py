@@ -72,7 +72,6 @@ async def test_a_power_cut_at_every_call_loses_nothing_acknowledged(folder: Stat
         disk = setting.fake_journal(folder)
         disk.faults = {at: PowerCutError()}
         acknowledged = await write_until_the_power_goes(folder, disk)
-        assert len(acknowledged) < len(NAMES)
         for kept in (0, 1, 7, 100, 300, 1 << 20):
             after = disk.crash(at_most(kept), names_kept=names_kept)
             names = read_names(folder, after)

@@ -234,6 +234,7 @@ def test_a_gap_between_payload_segments_that_no_record_names_is_missed_too(journ
 @pytest.mark.parametrize("file", [RECORDS[1], PAYLOADS[1]])
 def test_of_a_file_cut_at_any_length_the_whole_frames_are_kept(journal: Path, file: str) -> None:
     """The last segment's torn frame is cut off, and what is left is exactly what was whole, if no record misses it."""
+    setting.forget_head(journal)
     path = journal / file
     data = path.read_bytes()
     ends = [seen.end for seen in decoder.frames(data)]
@@ -316,6 +317,7 @@ def test_a_length_that_can_not_be_believed_ends_that_file_alone(journal: Path) -
 
 
 def test_a_reference_far_beyond_all_files_is_told_without_looking_for_them(journal: Path) -> None:
+    setting.forget_head(journal)
     forged(RECORDS[1], 3, payloads=[[bytes(32), 1 << 60, 1 << 60, 1 << 60]])(journal)
     (problem,) = problems(journal)
     assert (problem.kind, problem.seq) == (Kind.MISSING, 6)

@@ -20,7 +20,7 @@ from tests.journal import decoder, setting
 from tests.journal.setting import LATER
 
 PAGE = (Path(__file__).parents[2] / "docs/formats/journal.md").read_text(encoding="utf-8")
-HEX, SAYS = re.findall(r"^```text\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)[:2]
+HEX, SAYS, HEAD = re.findall(r"^```text\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)[:3]
 TYPES = {
     "Digest": "digest",
     "Instant": "time",
@@ -66,6 +66,7 @@ async def test_the_example_is_what_a_broker_writes(tmp_path: Path) -> None:
             await desk.writer.durable()
     written = {path.relative_to(folder.path).as_posix(): path.read_bytes() for path in folder.path.glob("*/*.seg")}
     assert example() == written
+    assert (folder.path / "head").read_text() == HEAD + "\n"
 
 
 def test_a_reader_made_from_the_page_reads_the_example(tmp_path: Path) -> None:
@@ -83,6 +84,7 @@ def test_a_broker_starts_on_the_example(tmp_path: Path) -> None:
     with StateFolder.create(tmp_path / "state", setting.DEMO) as folder:
         for name, data in example().items():
             (folder.path / name).write_bytes(data)
+        (folder.path / "head").write_text(HEAD + "\n")
         assert [record.seq for record in setting.read(folder)[1]] == [1, 2]
 
 

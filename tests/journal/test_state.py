@@ -67,6 +67,7 @@ def test_a_new_folder_is_its_owners_alone(state: Path) -> None:
         "format",
         "lock",
         "lock.pid",
+        "head",
         "journal/00000001.seg",
         "payloads/00000001.seg",
     }
