@@ -9,6 +9,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -33,7 +34,7 @@ _MAX_BUNDLE_BYTES = 65536
 
 def register(group: click.Group) -> None:
     """Hang the agent's side into `lever agent`."""
-    for command in (enrol, renew, consume, check, inbox):
+    for command in (enrol, renew, consume, check, inbox, skill):
         group.add_command(command)
 
 
@@ -201,6 +202,18 @@ def inbox(path: Path, wait: int, after: Instant | None, as_json: bool) -> None:
         show.put(pointer.sentence(one.id))
     if not waiting:
         show.say("nothing is waiting")
+
+
+@click.command(epilog=examples("lever agent skill > .claude/skills/operator-directives/SKILL.md"))
+@as_json
+def skill(as_json: bool) -> None:
+    """Print the text that teaches a model the rule.
+
+    Only a consume that it emitted itself, this turn, carries the operator's authority. The text is Markdown with a
+    heading that agent harnesses read: put it where yours looks for skills, or into its standing instructions.
+    """
+    text = resources.files("lever.agent").joinpath("skill.md").read_text("utf-8")
+    show.data({"skill": text}) if as_json else click.echo(text, nl=False)
 
 
 def _tell(done: Done, path: Path, as_json: bool) -> None:
