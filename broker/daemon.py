@@ -23,7 +23,7 @@ import uvloop
 from pythonjsonlogger.json import JsonFormatter
 
 from broker.config import Config, ToCommand, load
-from broker.doors.admin import AdminRoutes, Bundle, Watchers
+from broker.doors.admin import AdminRoutes, Bundle, Watchers, health_route
 from broker.doors.agent import AgentDoor, Rates
 from broker.doors.http import App
 from broker.doors.listen import Door, Limits
@@ -88,6 +88,7 @@ def serve(config_file: Path, *, accept_clock: bool = False) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.captureWarnings(True)  # a library's warning may quote what a caller sent: it has to be one line of the log
     _raise_descriptor_limit(config.limits.max_connections)
     notifier = Notifier.take(os.environ, os.getpid())
     return uvloop.run(_run(config, notifier, accept_clock=accept_clock))
@@ -331,7 +332,7 @@ class Broker:
 
     async def _open_operator_door(self, listener: Any, port: int) -> None:
         config, operator = self.config, self.config.operator
-        routes = []
+        routes = [health_route(self._turn, clock, self._health)]
         if operator and self._trust:
             desk = Desk(self._turn, clock, self._trust.verify)
             terms = Terms(
@@ -339,11 +340,9 @@ class Broker:
             )
             reached = config.reached_at
             url = f"https://{reached if reached.port else type(reached)(reached.host, port)}"
-            routes = [
+            routes += [
                 *DirectiveRoutes(desk, terms, self._outbox.first_attempt, self._diagnose).routes(),
-                *AdminRoutes(
-                    desk, Bundle(self.ca.pem, url, config.limits.ticket_s), self._watchers, self._health
-                ).routes(),
+                *AdminRoutes(desk, Bundle(self.ca.pem, url, config.limits.ticket_s), self._watchers).routes(),
             ]
         uids = {os.geteuid(), *(operator.uids if operator else ())}
         app = App(routes, ["operator", "localhost"], uids)

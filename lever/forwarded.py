@@ -11,9 +11,19 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-_FORWARDERS = frozenset(("sshd", "sshd-session", "ssh"))
-_NAME_OF_SSHD = re.compile(r"s\.[A-Za-z0-9]+\.sshd\.[A-Za-z0-9]+")
-"""How sshd names its sockets in ~/.ssh/agent from OpenSSH 10.1 on; ssh-agent has `agent` in the same place."""
+_FORWARDERS = frozenset(
+    ("sshd", "sshd-session", "ssh", "dropbear", "dropbearmulti", "tailscaled", "teleport", "coder", "devpod")
+)
+"""What listens on a forwarded agent's socket, as the kernel names it: 15 characters at most."""
+_NAMES = {
+    # In ~/.ssh/agent, from OpenSSH 10.1 on; ssh-agent has `agent` in the same place.
+    "sshd": re.compile(r".*/s\.[A-Za-z0-9]+\.sshd\.[A-Za-z0-9]+"),
+    "dropbear": re.compile(r".*/dropbear-[0-9a-f]{8}/auth-[0-9a-f]{8}-[0-9]+"),
+    "teleport": re.compile(r".*/teleport-[0-9]+\.socket"),
+    # The library beneath tailscaled, coder, devpod and many a small server, whatever their process is called.
+    "gliderlabs/ssh": re.compile(r".*/auth-agent[0-9]+/listener\.sock"),
+}
+"""How those name their sockets that give names of their own, by who does: a local agent has none of these."""
 _PLACE_OF_OLD = re.compile(r".*/ssh-[A-Za-z0-9]+/agent\.[0-9]+")
 """How both sshd and ssh-agent name theirs before that."""
 _SOL_LOCAL, _LOCAL_PEERPID = 0, 2
@@ -27,8 +37,9 @@ class NoAgent(Exception):
 def why_forwarded(path: Path, environment: Mapping[str, str]) -> str | None:
     """Why this agent socket is taken for a forwarded one; None when nothing says so. Raises NoAgent.
 
-    What is looked at: the process that listens on the socket (sshd for a forwarded agent, ssh for a socket brought over
-    by `ssh -L`), and where that can't be told, the socket's name and whether this is a session of sshd.
+    What is looked at: the process that listens on the socket (sshd or another SSH server for a forwarded agent, ssh for
+    a socket brought over by `ssh -L`), the socket's name, and where the process can't be told, whether this is a
+    session of sshd.
 
     What this can't see: a relay of another kind (socat, a socket mounted into a container), an agent that itself asks
     another machine, and a host whose root wants to deceive. It guards against a habit, not against the host:
@@ -38,19 +49,20 @@ def why_forwarded(path: Path, environment: Mapping[str, str]) -> str | None:
     name = _process_name(pid) if pid else None
     if name in _FORWARDERS:
         return f"{name} (process {pid}) listens on it"
-    if name is not None:
-        return None
     is_gone = pid is not None and not _alive(pid)
-    return judged_by_place(str(path.resolve()), is_gone=is_gone, in_session="SSH_CONNECTION" in environment)
+    # Where the process has another name, that the socket might be one of sshd's by its place says nothing.
+    in_session = name is None and "SSH_CONNECTION" in environment
+    return judged_by_place(str(path.resolve()), is_gone=is_gone, in_session=in_session)
 
 
 def judged_by_place(place: str, *, is_gone: bool, in_session: bool) -> str | None:
-    """As `why_forwarded`, where the name of the listening process is not known.
+    """As `why_forwarded`, where the name of the listening process says nothing.
 
     is_gone: the process is known to have ended; in_session: this is a session of sshd.
     """
-    if _NAME_OF_SSHD.fullmatch(Path(place).name):
-        return "its name is one that sshd gives"
+    for forwarder, its_names in _NAMES.items():
+        if its_names.fullmatch(place):
+            return f"its name is one that {forwarder} gives"
     # ssh-agent listens and then forks, so its listener is often gone; that of sshd lives as long as the session.
     if in_session and not is_gone and _PLACE_OF_OLD.fullmatch(place):
         return "this is a session of sshd, and the socket stands where sshd puts it"

@@ -20,14 +20,14 @@ from urllib.parse import urlencode
 
 from broker.errors import Reason
 from broker.wire.names import Instance
+from lever import socket_path
 from lever.exits import CliError, Exit
 
 Answer = dict[str, Any]
 _CONNECT_S = 5.0
 _ANSWER_S = 60.0
 """A send may wait ten seconds for the first delivery, and behind others for its verification."""
-_MAX_PATH_BYTES = 103  # macOS; Linux has 107
-_SERVE = "lever broker serve"
+SERVE = "lever broker serve"
 
 
 def health(path: Path) -> Answer:
@@ -71,9 +71,9 @@ class Line:
         self.socket = path.absolute()
         # The system takes few bytes; from a folder nearby the relative path may have fewer.
         self._path = min(str(self.socket), os.path.relpath(self.socket), key=len)
-        if len(os.fsencode(self._path)) > _MAX_PATH_BYTES:
+        if len(os.fsencode(self._path)) > socket_path.MAX_BYTES:
             raise CliError(
-                f"expected a socket path of at most {_MAX_PATH_BYTES} bytes, found {self.socket}",
+                f"expected a socket path of at most {socket_path.MAX_BYTES} bytes, found {self.socket}",
                 hint="set operator.socket in the configuration, or --socket, to a shorter path",
             )
 
@@ -123,9 +123,9 @@ class Line:
 
     def _not_connected(self, error: OSError) -> CliError:
         if isinstance(error, FileNotFoundError):
-            return self._lost(f"expected a broker on {self.socket}, found no such socket", _SERVE)
+            return self._lost(f"expected a broker on {self.socket}, found no such socket", SERVE)
         if isinstance(error, ConnectionRefusedError):
-            return self._lost(f"expected a broker on {self.socket}, found a socket that nobody listens on", _SERVE)
+            return self._lost(f"expected a broker on {self.socket}, found a socket that nobody listens on", SERVE)
         if isinstance(error, PermissionError):
             return self._lost(
                 f"this user may not open {self.socket}",

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ _UNSEEN = re.compile(
 )
 _HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_MARKS = 4
+"""Vietnamese, Hebrew and Tibetan put two or three marks on a letter. A pile of them covers the lines around it, and one
+without a letter stands on what we wrote before it."""
 
 
 def is_hidden(character: str) -> bool:
@@ -32,7 +35,7 @@ def safe(text: str) -> str:
     r"""One line in which every character can be seen: `\n`, `\u202e`. What is safe already stays as it is."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_spell(c) if is_hidden(c) else c for c in text)
+    return _spelled(text, _spell)
 
 
 def safe_json(text: str) -> str:
@@ -40,7 +43,21 @@ def safe_json(text: str) -> str:
 
     A hidden character can only stand inside a JSON string, and there `\u202e` means the character itself.
     """
-    return "".join(_json_escape(c) if is_hidden(c) else c for c in text)
+    return _spelled(text, _json_escape)
+
+
+def _spelled(text: str, spell: Callable[[str], str]) -> str:
+    """The text with each character spelled that can't be seen for what it is."""
+    shown = []
+    room = 0  # for this many marks on the letter before
+    for character in text:
+        is_mark = unicodedata.category(character)[0] == "M"
+        room = room - 1 if is_mark else _MARKS if character.isalnum() else 0
+        hidden = is_hidden(character) or (is_mark and room < 0)
+        if hidden:
+            room = 0  # the next mark would stand on our spelling
+        shown.append(spell(character) if hidden else character)
+    return "".join(shown)
 
 
 def _spell(character: str) -> str:

@@ -132,7 +132,7 @@ def load(path: Path) -> Config:
     try:
         return offline.load_config(path)
     except offline.ConfigError as error:
-        first, *more = str(error).split("\n")
+        first, *more = error.lines
         raise CliError(first, more=more, hint=error.hint) from error
 
 

@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DIRECTIVES, RESTART = "tests/e2e/test_directives.py", "tests/e2e/test_restart.py"
 IDENTITY, SIGNERS = "tests/e2e/test_identity.py", "tests/e2e/test_signers.py"
+FLOODS, CLOCKS, RULES = "tests/e2e/test_floods.py", "tests/e2e/test_clocks.py", "tests/e2e/test_door_rules.py"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ MUTANTS = [
     ),
     Mutant(
         "P4", "records are not written", "broker/journal/writer.py",
-        "                self._records.write(piece for sealed in batch for piece in sealed.record_pieces)\n", "",
+        "        self._records.write(piece for sealed in batch for piece in sealed.record_pieces)\n", "",
         f"{RESTART}::test_every_end_of_a_directive_survives_kill_9",
     ),
     Mutant(
@@ -138,6 +139,61 @@ MUTANTS = [
         "P15", "a ticket never expires", "broker/rules/identity.py",
         "    if now >= ticket.expires_at:", "    if False:",
         f"{IDENTITY}::test_an_expired_ticket_is_refused",
+    ),
+    Mutant(
+        "P5", "the kept head is not compared", "broker/journal/recovery.py",
+        "        if lost := kept.end(chain) if isinstance(kept, HeadCheck) else kept:", "        if lost := None:",
+        "tests/journal/test_head.py::test_whole_records_cut_off_the_end_are_missed",
+    ),
+    Mutant(
+        "P6", "a malformed id is looked up nowhere", "broker/rules/consume.py",
+        "        id = None\n", "        return _Found(None, None, None, None, None)\n",
+        "tests/rules/test_misses.py::test_every_cause_of_a_miss_goes_the_same_way",
+    ),
+    Mutant(
+        "P11", "every refusal is a record", "broker/rules/refusals.py",
+        "        if key not in self._open:", "        if True:",
+        f"{FLOODS}::test_a_flood_of_misses_with_ever_new_ids",
+    ),
+    Mutant(
+        "P11", "strangers use up everybody's enrolments", "broker/doors/agent.py",
+        "digest if digest in self.turn.book.tickets else None", "None",
+        f"{FLOODS}::test_a_flood_of_enrolments_with_unknown_tickets",
+    ),
+    Mutant(
+        "P11", "a predecessor uses up its successor's rate", "broker/doors/agent.py",
+        "(who.cn, (who.cn, who.generation))", "(who.cn, who.cn)",
+        f"{FLOODS}::test_a_predecessors_flood_uses_up_nothing_of_its_successors",
+    ),
+    Mutant(
+        "P16", "an end of a certificate is not looked at", "broker/rules/identity.py",
+        "    if now >= caller.not_after_at:", "    if False:",
+        f"{CLOCKS}::test_a_certificate_ends_by_the_brokers_clock_on_open_connections_too",
+    ),
+    Mutant(
+        "P16", "a call that waits is not judged again", "broker/rules/consume.py",
+        "    if bar := identity.barred(book, caller, now) or identity.stale(book, caller):", "    if bar := None:",
+        f"{IDENTITY}::test_a_long_poll_ends_with_the_identity_that_it_waits_for",
+    ),
+    Mutant(
+        "P4", "what was used before the clock was set back is taken again", "broker/rules/admit.py",
+        "    if statement.issued_at <= book.signed_after_at:", "    if False:",
+        f"{CLOCKS}::test_a_clock_that_stood_in_2099_reopens_nothing_when_it_is_accepted",
+    ),
+    Mutant(
+        "P31", "any content type will do", "broker/doors/http.py",
+        "        elif not heads.is_type(", "        elif False and not heads.is_type(",
+        f"{RULES}::test_a_route_takes_its_one_content_type",
+    ),
+    Mutant(
+        "P32", "nobody is closed for being late", "broker/doors/listen.py",
+        "            if connection.deadline_at <= now:", "            if False:",
+        "tests/doors/test_listen.py::test_a_deadline_is_not_put_off_by_single_bytes",
+    ),
+    Mutant(
+        "P33", "any host name will do", "broker/doors/http.py",
+        "        if host not in self._hosts and heads.host_name(host) not in self._hosts:", "        if False:",
+        f"{RULES}::test_a_rebound_name_and_a_browser_page_get_nothing",
     ),
     Mutant(
         "P34", "the socket is open to others", "broker/doors/socket.py",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +46,10 @@ def load(path: Path) -> Config:
 
 def _raw(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        # A FIFO would keep us waiting for its other end.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(str(path), [Problem(None, "expected a regular file")], f"look at: ls -ld {path}")
             return file.read(reader.MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise ConfigError(str(path), [Problem(None, "there is no such file")], "write one with: lever init") from error

@@ -59,11 +59,12 @@ class ConfigError(Malformed):
     def __init__(self, file: str, problems: Sequence[Problem], hint: str = "") -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.place or (0, 0)))
         self.hint = hint
-        self._lines = [(_spell(file, problem.place), problem.text) for problem in self.problems]
-        super().__init__(*self._lines[0])
+        told = [(_spell(file, problem.place), problem.text) for problem in self.problems]
+        self.lines = tuple(f"{where}: {text}" for where, text in told)
+        super().__init__(*told[0])
 
     def __str__(self) -> str:
-        return "\n".join(f"{where}: {text}" for where, text in self._lines)
+        return "\n".join(self.lines)
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ log = logging.getLogger("lever.agents")
 MAX_WAIT_S = 30.0
 _JSON = "application/json"
 _STRANGER = Cn("-")
+_BUCKETS = 10_000
 _BARS = {Reason.CERTIFICATE_EXPIRED, Reason.AGENT_REVOKED, Reason.AGENT_FROZEN, Reason.NO_CERTIFICATE}
 _MISS = Response(404, answers.MISS)
 _UNAVAILABLE = Response(503, b'{"error":"unavailable"}')
@@ -46,8 +47,8 @@ class Authority(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """consume: consume and check calls of one agent; inbox: its looks there; renew: its renewals; enrol: redemptions
-    by name, and together whatever comes from those who hold neither a ticket nor a certificate."""
+    """consume: consume and check calls of one identity; inbox: its looks there; renew: its renewals; enrol: redemptions
+    of one ticket, and together whatever comes from those who hold neither a ticket nor a certificate."""
 
     consume: TokenBucket
     inbox: TokenBucket
@@ -69,7 +70,7 @@ class AgentDoor:
     standing: Callable[[], Awaitable[Standing]]
     inbox: Inbox
     rates: Rates
-    _buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
+    _buckets: dict[tuple[str, object], Bucket] = field(default_factory=dict)
 
     def routes(self) -> list[Route]:
         """One method, one content type and one size a route."""
@@ -83,7 +84,7 @@ class AgentDoor:
 
     async def _consume(self, request: Request) -> Response:
         caller = await self._caller(request, "consume")
-        await self._limit("consume", caller.cn, self.rates.consume)
+        await self._limit("consume", caller, self.rates.consume)
         body = bodies.consume_body(request.body)
         standing = await self.standing()
         decide = partial(rules.consume, caller=caller, raw_id=body.id, attempt=body.attempt or "", standing=standing)
@@ -92,7 +93,7 @@ class AgentDoor:
 
     async def _check(self, request: Request) -> Response:
         caller = await self._caller(request, "check")
-        await self._limit("consume", caller.cn, self.rates.consume)
+        await self._limit("consume", caller, self.rates.consume)
         id = bodies.check_body(request.body)
         await self.standing()
         state = await self.turn.take(partial(rules.check, caller=caller, raw_id=id), self.clock())
@@ -100,7 +101,7 @@ class AgentDoor:
 
     async def _inbox(self, request: Request) -> Response:
         caller = await self._caller(request, "inbox")
-        await self._limit("inbox", caller.cn, self.rates.inbox)
+        await self._limit("inbox", caller, self.rates.inbox)
         wait_s, after = _inbox_query(request)
         mark = self.inbox.mark(caller.cn)
         waiting = await self._waiting(caller, after)
@@ -111,7 +112,7 @@ class AgentDoor:
 
     async def _renew(self, request: Request) -> Response:
         caller = await self._caller(request, "renew")
-        await self._limit("renew", caller.cn, self.rates.renew)
+        await self._limit("renew", caller, self.rates.renew)
         ask, issue = self.authority.read_request(bodies.csr_body(request.body))
         decide = partial(identity.renew, caller=caller, ask=ask, issue=issue)
         return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
@@ -119,9 +120,8 @@ class AgentDoor:
     async def _enrol(self, request: Request) -> Response:
         body = bodies.enrol_body(request.body)
         digest = Digest(sha256(body.ticket.encode()).digest())
-        ticket = self.turn.book.tickets.get(digest)
         # Who holds no ticket shares one bucket with all others of that kind, and uses up nobody's but theirs.
-        await self._limit("enrol", ticket.cn if ticket else _STRANGER, self.rates.enrol)
+        await self._limit("enrol", digest if digest in self.turn.book.tickets else None, self.rates.enrol)
         ask, issue = self.authority.read_request(body.csr)
         decide = partial(identity.enrol, ticket_digest=digest, ask=ask, issue=issue)
         return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
@@ -144,9 +144,14 @@ class AgentDoor:
         self.turn.book.last_seen[caller.cn] = now
         return caller
 
-    async def _limit(self, what: str, cn: Cn, bucket: TokenBucket) -> None:
-        state, allowed = bucket.take(self._buckets.get((what, cn)), self.steady())
-        self._buckets[what, cn] = state
+    async def _limit(self, what: str, who: Caller | Digest | None, bucket: TokenBucket) -> None:
+        """Charge an identity, a ticket, or all strangers together. A replaced identity uses up nothing of the new."""
+        cn, key = (who.cn, (who.cn, who.generation)) if isinstance(who, Caller) else (_STRANGER, who)
+        now = self.steady()
+        if len(self._buckets) >= _BUCKETS:
+            self._buckets = {key: level for key, level in self._buckets.items() if not bucket.full(level, now)}
+        state, allowed = bucket.take(self._buckets.get((what, key)), now)
+        self._buckets[what, key] = state
         if not allowed:
             await self._refuse(cn, what, Reason.RATE_LIMITED)
 
@@ -157,7 +162,7 @@ class AgentDoor:
     async def _untrusted(self, op: str, error: BrokerError) -> Response:
         """A certificate or request that does not check out: one answer, one note, and the words for the log alone."""
         try:
-            await self._limit("enrol", _STRANGER, self.rates.enrol)
+            await self._limit("enrol", None, self.rates.enrol)
             log.warning("not trusted", extra={"op": op, "why": str(error)})
             await self._refuse(_STRANGER, op, Reason.NOT_TRUSTED)
         except Refused as refused:

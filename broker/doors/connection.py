@@ -31,6 +31,39 @@ _HEAD_TOO_LARGE = _closing(b"431 Request Header Fields Too Large", b"request hea
 _TOO_MANY = _closing(b"429 Too Many Requests", b"too many requests at once")
 
 
+class _InOnePiece:
+    """A transport for one answer: its head leaves together with the first bytes of its body, as one write."""
+
+    __slots__ = ("_head", "_started", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._started = False
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._started:
+            self._transport.write(self._head + data)
+            self._head = b""
+        elif data.startswith(b"HTTP/1.1 100 "):
+            self._transport.write(data)
+        else:
+            self._started, self._head = True, data
+
+    def flush(self) -> None:
+        """What is held back, where no body comes: an answer to HEAD has none."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
 class _Refused(Exception):
     """Stops the parser inside a callback; what to answer lies in the connection."""
 
@@ -52,7 +85,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, state, {}, asyncio.get_running_loop())
         self.access_log = False
         self.peer = peer
-        self.cn: str | None = None
+        self.holder: str | None = None
+        self.opened_at = self.loop.time()
         self.waiting = Waiting.NOTHING
         self.deadline_at = math.inf
         self._limits = limits
@@ -75,7 +109,7 @@ class Connection(HttpToolsProtocol):
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             self.peer.certificate_der = tls.getpeercert(binary_form=True)
-            self.cn = _common_name(transport.get_extra_info("peercert"))
+            self.holder = _holder(transport.get_extra_info("peercert"))
         if not self._admit(self):
             transport.abort()
         self._look()
@@ -138,11 +172,13 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        self._answer = cycle.transport = _InOnePiece(self.transport)  # type: ignore[assignment]  # all it asks of one
         cycle.scope["peer"] = self.peer  # type: ignore[typeddict-unknown-key]  # ours
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """As uvicorn's, without its keep-alive timer."""
+        self._answer.flush()
         if not self.transport.is_closing():
             self.flow.resume_reading()
             if self.pipeline:
@@ -254,7 +290,8 @@ def _abandon(cycle: RequestResponseCycle) -> None:
     cycle.message_event.set()
 
 
-def _common_name(certificate: dict[str, Any] | None) -> str | None:
-    """The CN in the subject of a certificate as the ssl module shows it."""
-    names = [pair for rdn in (certificate or {}).get("subject", ()) for pair in rdn]
-    return next((value for name, value in names if name == "commonName"), None)
+def _holder(certificate: dict[str, Any] | None) -> str | None:
+    """Whose certificate this is, as the ssl module shows it: the identity in it, generation included, or its CN."""
+    identities = [value for kind, value in (certificate or {}).get("subjectAltName", ()) if kind == "URI"]
+    names = [value for rdn in (certificate or {}).get("subject", ()) for name, value in rdn if name == "commonName"]
+    return next(iter([*identities, *names]), None)

@@ -27,8 +27,8 @@ class Limits:
     """Times in seconds, sizes in bytes. One message is a request's head, body and framing together.
 
     max_connections: beyond it, a connection without a certificate that keeps us waiting makes room, else one of the
-    agent that holds most; if there is none, the newcomer is closed. max_connections_per_agent: by certificate CN.
-    max_handshakes: unfinished ones, beyond which the oldest is dropped.
+    agent that holds most; if there is none, the newcomer is closed. max_connections_per_agent: by the identity in a
+    certificate. max_handshakes: unfinished ones, beyond which the oldest is dropped.
     """
 
     handshake_s: float = 5.0

@@ -214,6 +214,7 @@ async def _answer(scope: Scope, send: Send, response: Response, extra: Extra) ->
         await send({"type": "http.response.body", "body": response.body})
         return
     await send({"type": "http.response.start", "status": response.status, "headers": (kind, *extra)})
+    await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head leaves before the first piece
     await scope["peer"].wait(_pump(response.stream, send))
     await send({"type": "http.response.body", "body": b""})
 

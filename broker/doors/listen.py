@@ -160,10 +160,10 @@ class Door:
     def _admit(self, connection: Connection) -> bool:
         """Is there room, or does another connection make room for this one?"""
         self._watch()
-        if connection.cn is not None:
-            same = sum(each.cn == connection.cn for each in self._open())
+        if connection.holder is not None:
+            same = sum(each.holder == connection.holder for each in self._open())
             if same > self._limits.max_connections_per_agent:
-                self._complain(f"agent {connection.cn!r} holds too many connections")
+                self._complain(f"{connection.holder!r} holds too many connections")
                 return False
         if len(self._state.connections) <= self._limits.max_connections:
             return True
@@ -204,16 +204,16 @@ class Door:
 def _loser(staying: Sequence[Connection], newcomer: Connection) -> Connection | None:
     """Who makes room: a silent one without a certificate; for an agent also one of the agent that holds most.
 
-    Nobody loses his only connection to a newcomer.
+    Of these, the one whose time is up first; among those at work, the oldest. Nobody loses an only connection so.
     """
     others = [each for each in staying if each is not newcomer]
     losers = [each for each in others if each.may_make_room()]
-    if not losers and newcomer.cn is not None:
-        held = Counter(each.cn for each in staying)
+    if not losers and newcomer.holder is not None:
+        held = Counter(each.holder for each in staying)
         del held[None]
         most = max(held.values())
-        losers = [each for each in others if held[each.cn] == most > 1]
-    return min(losers, key=lambda each: each.deadline_at, default=None)
+        losers = [each for each in others if held[each.holder] == most > 1]
+    return min(losers, key=lambda each: (each.deadline_at, each.opened_at), default=None)
 
 
 def _uvicorn_config(app: Callable[..., Any]) -> Config:

@@ -12,7 +12,7 @@ from pathlib import Path
 from broker.errors import Fatal
 
 _MAX_PATH_BYTES = 107 if sys.platform == "linux" else 103
-_LOOK = "choose another place with `operator.socket` in lever.yaml or `--socket PATH`"
+_LOOK = "mkdir -m 700 -p ~/.lever; then set in lever.yaml, in the operator block: socket: ~/.lever/NAME.sock"
 
 
 def bind_operator_socket(path: Path) -> socket.socket:

@@ -14,10 +14,10 @@ from typing import Protocol
 
 from broker.errors import Malformed, Unavailable
 from broker.wire import names, pointer
+from broker.wire.escape import escaped
 from broker.wire.names import Cn, DirectiveId
 
 MAX_ERROR_BYTES = 64 * 1024
-_SHOWN_CHARACTERS = 200
 _LAST_WORDS_S = 1.0
 _PLACEHOLDER = re.compile(r"\{(agent|id|text)\}")
 _ENVIRONMENT = ("PATH", "HOME", "LANG")
@@ -148,12 +148,6 @@ class CommandChannel:
 def environment_of(environ: Mapping[str, str]) -> dict[str, str]:
     """What a command may know of the daemon's environment."""
     return {name: environ[name] for name in _ENVIRONMENT if name in environ}
-
-
-def escaped(text: str) -> str:
-    """Text of foreign origin for one line of a log: nothing in it can end the line, hide or reorder it."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_SHOWN_CHARACTERS])
-    return shown if len(text) <= _SHOWN_CHARACTERS else shown + "..."
 
 
 class _Watch(asyncio.SubprocessProtocol):

@@ -94,9 +94,11 @@ class HeadCheck:
     def end(self, chain: Chain) -> Problem | None:
         """After the last record: does the journal hold the one that was kept?"""
         last = 0 if chain.next_seq is None else chain.next_seq - 1
-        found = chain.head if last == self._kept.seq else self._found
-        if found == self._kept.digest or chain.next_seq is None:
+        at_the_end = last == self._kept.seq
+        if chain.next_seq is None or (at_the_end and chain.head is None):
             return None  # where records can't be read, that is told already
+        if self._kept.digest == (chain.head if at_the_end else self._found):
+            return None
         kept = f"record {self._kept.seq} with digest {self._kept.digest.hex()[:16]}, which was written"
         there = f"a journal that ends at record {last}" if last < self._kept.seq else "another record of that number"
         return Problem(Kind.MISSING, NAME, 0, self._kept.seq, kept, there)

@@ -50,7 +50,7 @@ def flaw_of(book: Book, now: Instant, order: Order, instance: Instance) -> Flaw 
         return (
             Reason.ENVELOPE_STALE,
             f"issued more than {FRESH_S} s from the broker's clock",
-            "compare the two clocks",
+            "compare the clocks: lever doctor",
         )
     if envelope.issued_at <= book.signed_after_at:
         return before_the_clock(book)

@@ -93,11 +93,15 @@ def _window_flaw(statement: Statement, now: Instant, terms: Terms) -> Flaw | Non
     if statement.not_before >= statement.expires_at:
         return Reason.WINDOW_EMPTY, "not_before is not before expires_at", ""
     if now >= statement.expires_at:
-        return Reason.EXPIRED, "the window has closed", "sign it anew: lever directive send"
+        return Reason.EXPIRED, "the window has closed, by the broker's clock", "sign it anew: lever directive send"
     if statement.expires_at - now > terms.expiry_max_s * SECOND:
         return Reason.EXPIRY_BEYOND_CAP, f"expires more than {terms.expiry_max_s} s from now", "--expires"
     if statement.issued_at > now + LEEWAY_S * SECOND:
-        return Reason.ISSUED_IN_FUTURE, "issued_at is ahead of the broker's clock", "compare the two clocks"
+        return (
+            Reason.ISSUED_IN_FUTURE,
+            "issued_at is ahead of the broker's clock",
+            "compare the clocks: lever doctor",
+        )
     return None
 
 

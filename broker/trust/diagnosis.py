@@ -10,6 +10,7 @@ from pathlib import Path
 from broker.errors import Unavailable, Untrusted
 from broker.trust.signer_lines import OPTIONS, SignerLine, SkippedLine
 from broker.trust.signers_file import SignersFile, SignersUnusable
+from broker.wire.escape import escaped
 from broker.wire.names import Digest, Instant
 from broker.wire.times import SECOND, show
 
@@ -107,8 +108,7 @@ def explain(file: SignersFile, principal: str, key_digest: Digest, stderr: bytes
 
 
 def _readable(line: str) -> str:
-    text = _FILE_AND_LINE.sub(r"allowed_signers line \1: ", line)
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
+    return escaped(_FILE_AND_LINE.sub(r"allowed_signers line \1: ", line), _MAX_TEXT)
 
 
 def _skipped(line: SkippedLine) -> Finding:

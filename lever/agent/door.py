@@ -23,6 +23,8 @@ from lever.agent.failures import Barred, Missed, NotReachable, RateLimited, Unve
 CONNECT_S = 4.0
 READ_S = 8.0
 _INVITE = "ask the operator for a new invite: lever agent invite NAME"
+_OF_ANOTHER_TIME = {9: "begins later", 10: "has ended"}
+"""OpenSSL's verdicts on a certificate's dates. A broker renews its own in time, so it is one of the two clocks."""
 _NOT_OURS = ("CERTIFICATE", "UNKNOWN_CA", "DECRYPT_ERROR")
 """In the TLS alerts about a certificate; the last is another CA of the same name, as after a second `lever init`."""
 _T = TypeVar("_T")
@@ -140,6 +142,12 @@ class Door:
     def _no_answer(self, error: httpx2.TransportError) -> Exception:
         cause = _tls_error(error)
         if isinstance(cause, ssl.SSLCertVerificationError):
+            if when := _OF_ANOTHER_TIME.get(cause.verify_code):
+                return Unverified(
+                    f"by this machine's clock the certificate of the server at {self._url} {when}: one of the two "
+                    "clocks is wrong",
+                    hint="compare `date -u` here and at the broker; set the clock that is wrong, then try again",
+                )
             return Unverified(
                 f"the server at {self._url} is not the broker of this identity: {cause.verify_message}",
                 hint="check the address; if the broker has a new CA, ask the operator for a new invite",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from lever.agent.failures import Busy, Damaged, DiskFailed, NoIdentity
 from lever.agent.identity import Identity
 
 LOCK_WAIT_S = 60.0
+_FOR = re.compile(rb"for: [0-9a-f]{64}")
 
 
 class Purpose(StrEnum):
@@ -107,7 +109,8 @@ class IdentityFolder:
             head, _, pem = disk.read_private(path).partition(b"\n")
         except FileNotFoundError:
             return None
-        if head != f"for: {of}".encode("ascii"):
+        # Only a whole line may say that the key was for something else: half of one may have said anything.
+        if _FOR.fullmatch(head) and head != f"for: {of}".encode("ascii"):
             return None
         try:
             return keys.read_key(pem, path.name)

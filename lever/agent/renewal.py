@@ -8,9 +8,10 @@ from typing import Never
 
 from broker.wire.names import Instant
 from broker.wire.times import SECOND, show
-from lever.agent.enrolment import Done, Outcome, renew
+from lever.agent.enrolment import Done, Outcome, half_life, renew
 from lever.agent.failures import Barred, Busy, DiskFailed, NotReachable, RateLimited, Unverified
 from lever.agent.folder import IdentityFolder
+from lever.agent.identity import Identity
 from lever.agent.session import explained
 
 RETRY_S = 30.0
@@ -71,33 +72,42 @@ def keep_renewed(
     """
     tries = Tries(draw())
     current = folder.read()
+    ahead = 0
     while True:
         found = folder.read()
         if found.holder.cert_digest != current.holder.cert_digest:
             current, tries = found, Tries(draw())
-        begin_at, end_at = current.holder.not_before_at, current.holder.not_after_at
+        begin_at, end_at = Instant(current.holder.not_before_at + ahead), Instant(current.holder.not_after_at + ahead)
         if tries.failures and clock() >= end_at:
             raise explained(Barred(""), current, clock())
         wait = due_at(begin_at, end_at, tries) - clock()
         if wait > 0:
             sleep(min(wait / SECOND, NAP_S))
             continue
-        error = _try(folder, clock(), renewed)
-        if error is not None:
-            now = clock()
+        done = _try(folder, clock())
+        now = clock()
+        if isinstance(done, str):
             tries = tries.failed(now, draw())
-            say(told(error, tries, now, begin_at, end_at))
+            say(told(done, tries, now, begin_at, end_at))
+        elif done.outcome is Outcome.RENEWED:
+            renewed(done)
+            ahead = _ahead(done.identity, now)
+            if ahead:
+                say(f"WARNING: here it is {show(now)}, and the certificate that came now is older than half its life: "
+                    "one of the two clocks is wrong; going by the certificate's")  # fmt: skip
 
 
-def _try(folder: IdentityFolder, now: Instant, renewed: Callable[[Done], None]) -> str | None:
+def _try(folder: IdentityFolder, now: Instant) -> Done | str:
     """One renewal; the words for a failure that may pass. Raises the ones that will not."""
     try:
-        done = renew(folder, now=now)
+        return renew(folder, now=now)
     except (NotReachable, RateLimited, Unverified, Busy, DiskFailed) as error:
         return error.text
-    if done.outcome is Outcome.RENEWED:
-        renewed(done)
-    return None
+
+
+def _ahead(fresh: Identity, now: Instant) -> int:
+    """How far our clock is ahead, when it would have a fresh certificate renewed at once, and again, without end."""
+    return now - fresh.holder.not_before_at if now >= half_life(fresh) else 0
 
 
 def _span(seconds: int) -> str:

@@ -40,7 +40,8 @@ def explained(error: Barred | NotReachable, identity: Identity, now: Instant) ->
         return error
     if now >= end_at:
         return Barred(
-            f"the certificate of {cn} ended at {show(end_at)} and can't be renewed: only a new invite helps",
+            f"the certificate of {cn} ended at {show(end_at)} (here it is {show(now)}) and can't be renewed: "
+            "only a new invite helps",
             hint=invite_hint(cn),
         )
     return Barred(

@@ -244,9 +244,10 @@ def _show_consumed(answer: Consumed) -> None:
     """The answer for people: one fact a line, a text indented so that it can't pose as a line of ours."""
     members, action = answer.members, answer.members.get("action")
     facts = {"directive": str(answer.id), "kind": answer.kind}
-    if isinstance(action, dict):
-        facts |= {name: _plain(value) for name, value in action.items() if name != "kind"}
-    show.facts(facts | {n: _plain(v) for n, v in members.items() if n not in ("id", "kind", "action", "advisory_text")})
+    beside = {n: v for n, v in members.items() if n not in ("id", "action", "advisory_text")}
+    for told in (action if isinstance(action, dict) else {}, beside):
+        facts |= {name: _plain(value) for name, value in told.items() if name not in facts}
+    show.facts(facts)
     if isinstance(text := members.get("advisory_text"), str):
         for line in text.split("\n"):
             show.below(line)

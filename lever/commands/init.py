@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from broker.wire.names import Instance
-from lever import instance, show
+from lever import instance, show, socket_path
 from lever.exits import CliError
 from lever.groups import HELP_OPTIONS, examples
 from lever.params import INSTANCE, PATH, as_json
@@ -56,7 +56,7 @@ def init(
             f"lever init --name {name} --make-keys",
         )
     made = instance.make(folder.expanduser(), instance.Wish(name, keys, make_keys, listen, advertise))
-    warnings = _warnings(made, make_keys)
+    warnings = _warnings(name, made, make_keys)
     for text in warnings:
         show.warn(text)
     if as_json:
@@ -78,8 +78,10 @@ def _facts(made: instance.Made) -> dict[str, str]:
     }
 
 
-def _warnings(made: instance.Made, make_keys: bool) -> list[str]:
+def _warnings(name: Instance, made: instance.Made, make_keys: bool) -> list[str]:
     warnings = [_KEY_ON_HOST] if make_keys else []
     if len(made.fingerprints) < 2:
         warnings.append(f"one key only: losing it locks you out; add a second line to {made.allowed_signers}")
+    if words := socket_path.too_long(made.state.absolute() / "operator.sock"):
+        warnings.append(f"{words}; before lever broker serve: {socket_path.shorter(name, made.config)}")
     return warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,7 +106,7 @@ def _value(name: str, value: Any) -> str:
         return str(value)[:_SHORT_HEX]
     text = ",".join(value) if isinstance(value, list) else str(value)
     # Quoted where a text could pass for the next field.
-    return f'"{text}"' if not text or re.search(r'[\s="]', text) else text
+    return json.dumps(text, ensure_ascii=False) if not text or re.search(r'[\s="\\]', text) else text
 
 
 def _data(report: Report) -> dict[str, Any]:

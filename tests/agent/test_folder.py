@@ -75,9 +75,15 @@ def test_a_damaged_pending_key_is_not_replaced_in_silence(broker: FakeBroker, en
     with pytest.raises(NotReachable):
         enrolment.renew(enrolled, now=now(), force=True)
     waiting = enrolled.path / Purpose.RENEW
-    waiting.write_bytes(waiting.read_bytes()[:120])
-    with pytest.raises(Damaged, match="may have been sent"):
-        enrolment.renew(enrolled, now=now(), force=True)
+    whole = waiting.read_bytes()
+    broker.calls.clear()
+    for size in range(len(whole) - 1):
+        waiting.write_bytes(whole[:size])
+        with pytest.raises(Damaged, match="may have been sent"):
+            enrolment.renew(enrolled, now=now(), force=True)
+    assert broker.calls == [], "another key would be a fork, and freeze the agent"
+    waiting.write_bytes(whole)
+    assert enrolment.renew(enrolled, now=now(), force=True).outcome is Outcome.RENEWED
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

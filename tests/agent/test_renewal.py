@@ -180,6 +180,19 @@ def test_the_loop_takes_up_an_enrolment_beside_it(broker: FakeBroker, world: Wor
     assert renewals(broker) == 0, "the new certificate's half-life is at hour 25"
 
 
+@pytest.mark.parametrize("hours", [13, 20])
+def test_a_clock_that_is_ahead_makes_the_loop_renew_no_more_often(
+    broker: FakeBroker, world: World, enrolled: IdentityFolder, hours: float
+) -> None:
+    broker.issue = None  # 24 hours from the real time, which is not the loop's
+    world.at = world.begun = Instant(world.at + round(hours * HOUR))
+    with pytest.raises(Enough):
+        world.run(enrolled)
+    assert renewals(broker) == 3, "at once, since the clock says so, and then at each half-life"
+    assert [line for line in world.said if "clock" not in line] == []
+    assert world.said[0].startswith("WARNING: here it is ")
+
+
 def test_the_loop_ends_when_the_folder_can_not_be_used(world: World, enrolled: IdentityFolder) -> None:
     def damage() -> None:
         enrolled.file.write_bytes((content(enrolled) or b"")[:100])

@@ -78,7 +78,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
         lambda i: edit(i, "state: state", "stat: state"), "configuration", "fail", "unknown key", "config.md",
     ),
     "allowed_signers gone": (
-        lambda i: (i / "allowed_signers").unlink(), "allowed_signers", "fail", "does not exist", "lever init",
+        lambda i: (i / "allowed_signers").unlink(), "allowed_signers", "fail", "does not exist", "$(cat KEY.pub)",
     ),
     "allowed_signers writable by others": (
         lambda i: (i / "allowed_signers").chmod(0o666), "allowed_signers", "fail", "written by others", "chmod go-w",
@@ -87,7 +87,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
         lambda i: (i / "allowed_signers").write_text(""), "allowed_signers", "fail", "no line", "operator@demo",
     ),
     "keys expired": (expired, "allowed_signers", "fail", "expired", "valid-before"),
-    "one key": (one_key, "allowed_signers", "warn", "one key only", "second key"),
+    "one key": (one_key, "allowed_signers", "warn", "one key only", "allowed_signers"),
     "no operator block": (
         lambda i: (i / "lever.yaml").write_text("instance: demo\n"), "allowed_signers", "warn", "disabled", "operator",
     ),
@@ -96,7 +96,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
     ),
     "signing key gone": (public_half_alone, "signing key", "fail", "can't be read", "ssh-keygen"),
     "signing key a folder": (
-        lambda i: edit(i, "key: keys/operator-1", "key: keys"), "signing key", "fail", "no file", "ls -l",
+        lambda i: edit(i, "key: keys/operator-1", "key: keys"), "signing key", "fail", "no file", "signing_key",
     ),
     "signing key in a work tree": (lambda i: (i / ".git").mkdir(), "signing key", "warn", "tree that agents", "mv "),
     "state folder open": (lambda i: (i / "state").chmod(0o755), "state folder", "fail", "open to others", "chmod 0700"),

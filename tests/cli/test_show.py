@@ -31,8 +31,20 @@ DISGUISES = {
     "variation selector": ("a\ufe0f", "a\\ufe0f"),
     "tag": ("a\U000e0041", "a\\U000e0041"),
     "half a surrogate pair": ("\udcff", "\\udcff"),
+    "mark on what stands before": ("\u0336a", "\\u0336a"),
+    "mark on a blank": ("a \u20dd", "a \\u20dd"),
+    "mark on what is spelled": ("\x1b\u0301\u3164\u0301", "\\u001b\\u0301\\u3164\\u0301"),
+    "pile of marks": ("a" + 6 * "\u0301" + "b", "a" + 4 * "\u0301" + 2 * "\\u0301" + "b"),
 }
-HARMLESS = ["", "worker-a", "Größe, 東京, עברית", "C:\\temp", "100 % [bold]x[/bold] :smile:"]
+HARMLESS = [
+    "",
+    "worker-a",
+    "Größe, 東京, עברית",
+    "C:\\temp",
+    "100 % [bold]x[/bold] :smile: {id} %s [link=https://e.example]y[/link]",
+    # Letters with marks of their own: Vietnamese, taken apart; pointed Hebrew; Hindi; Thai.
+    "Viê\u0323t, שָּׁלוֹם, हिन्दी, ที่นี่",
+]
 
 
 @pytest.mark.promise("P25")

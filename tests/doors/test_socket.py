@@ -162,8 +162,7 @@ def test_a_path_that_is_too_long_is_told_how_long_it_may_be(folder: Path) -> Non
     path = folder / ("x" * 200)
     with pytest.raises(Fatal, match=rf"has {len(str(path))} bytes, the system takes 10[37]") as caught:
         bind_operator_socket(path)
-    assert "operator.socket" in caught.value.hint
-    assert "--socket" in caught.value.hint
+    assert "socket: " in caught.value.hint
 
 
 def test_a_path_as_long_as_it_may_be_is_taken(folder: Path) -> None:

@@ -42,6 +42,16 @@ def test_removing_a_key_stops_the_next_operation_signed_with_it(
 
 
 @pytest.mark.promise("P12")
+def test_an_answer_is_not_repeated_once_its_key_is_gone(
+    rig: Rig, agents: tuple[Agent, Agent], signers: list[str]
+) -> None:
+    id = rig.send(key=rig.key)
+    assert agents[0].consume(id, "again").status_code == 200
+    rig.allowed_signers.write_text(signers[1] + "\n")
+    assert is_miss(agents[0].consume(id, "again"))
+
+
+@pytest.mark.promise("P12")
 def test_a_valid_before_that_passes_stops_the_key(rig: Rig, signers: list[str]) -> None:
     name, options, *key = signers[0].split(" ", 2)
     rig.allowed_signers.write_text(f'{name} {options},valid-before="20200101Z" {" ".join(key)}\n{signers[1]}\n')

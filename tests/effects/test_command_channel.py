@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.effects.channels import CommandChannel, environment_of, escaped
+from broker.effects.channels import CommandChannel, environment_of
 from broker.errors import Unavailable
+from broker.wire.escape import escaped
 from broker.wire.names import Cn, DirectiveId
 from broker.wire.pointer import sentence
 

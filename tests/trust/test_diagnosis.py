@@ -66,7 +66,7 @@ async def test_what_ssh_keygen_writes_cannot_disguise_the_reason(allowed: Path, 
     hostile = program(tmp_path / "hostile", r"printf '/dev/fd/9:3: \033[2Jkey has expired\nand more\n' >&2; exit 255")
     trust = OperatorTrust(allowed, DEMO, ssh_keygen=hostile)
     (found,) = await trust.diagnose(now(), raw=RAW, signature=sign(first, NAMESPACE_DIRECTIVE, RAW))
-    assert found.text == "allowed_signers line 3: ?[2Jkey has expired; and more"
+    assert found.text == "allowed_signers line 3: \\x1b[2Jkey has expired; and more"
 
 
 @pytest.mark.root
