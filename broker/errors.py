@@ -14,6 +14,8 @@ class Reason(StrEnum):
     OTHER_TARGET = "other_target"
     GENERATION_STALE = "generation_stale"
     ALREADY_CONSUMED = "already_consumed"
+    NOT_CONSUMED = "not_consumed"
+    ALREADY_REPORTED = "already_reported"
     REVOKED = "revoked"
     INVALIDATED = "invalidated"
     EXPIRED = "expired"

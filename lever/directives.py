@@ -48,6 +48,7 @@ def facts(directive: Row, now: Instant) -> dict[str, str]:
         "until": _text(directive, "expires_at"),
         "consumed": _text(directive, "consumed_at"),
         "ended": _text(directive, "ended_at"),
+        "reported": _report(directive),
         "told": _pointer(directive),
         "key": _text(directive, "fingerprint"),
     }
@@ -88,6 +89,8 @@ def told(event: Row) -> str:
             words = f"not told by {_text(event, 'channel')}: {_text(event, 'why')}; next try {_text(event, 'next_at')}"
         case "directive_consumed":
             words = f"consumed by {_text(event, 'cn')}, generation {_text(event, 'generation')}"
+        case "directive_reported":
+            words = f"reported {_text(event, 'outcome')}, in the agent's own unverified word"
         case "directive_invalidated":
             words = f"invalidated: {_text(event, 'reason')}"
         case _:
@@ -103,11 +106,19 @@ def span(left_us: int) -> str:
 
 def _state(directive: Row, now: Instant) -> str:
     state = _text(directive, "state")
+    if outcome := _text(directive, "report", "outcome"):
+        return f"{state}, {outcome}"
     border = {"active": "expires_at", "scheduled": "not_before"}.get(state)
     try:
         return f"{state} {span(times.parse(directive.get(border), border) - now)}" if border else state
     except Malformed:
         return state
+
+
+def _report(directive: Row) -> str:
+    """An agent's own word, marked as such."""
+    outcome, note, at = (_text(directive, "report", name) for name in ("outcome", "note", "at"))
+    return f"{outcome}, says the agent at {at}{f': {note}' if note else ''}" if outcome else ""
 
 
 def _pointer(directive: Row) -> str:

@@ -337,6 +337,9 @@ class Agent:
     def check(self, id: str) -> httpx2.Response:
         return self.post("/directive/check", {"id": id})
 
+    def report(self, id: str, outcome: str = "done", note: str = "") -> httpx2.Response:
+        return self.post("/directive/report", {"id": id, "outcome": outcome, "note": note})
+
     def get(self, route: str) -> httpx2.Response:
         self._client = self._client or self.client()
         return self._client.get(route)

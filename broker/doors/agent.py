@@ -23,6 +23,7 @@ from broker.wire.verified import Standing
 log = logging.getLogger("lever.agents")
 MAX_WAIT_S = 30.0
 _JSON = "application/json"
+_OPAQUE = ("consume", "check", "report")
 _STRANGER = Cn("-")
 _BUCKETS = 10_000
 _BARS = {Reason.CERTIFICATE_EXPIRED, Reason.AGENT_REVOKED, Reason.AGENT_FROZEN, Reason.NO_CERTIFICATE}
@@ -47,7 +48,7 @@ class Authority(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """consume: consume and check calls of one identity; inbox: its looks there; renew: its renewals; enrol: redemptions
+    """consume: calls about directives, of one identity; inbox: its looks there; renew: its renewals; enrol: redemptions
     of one ticket, and together whatever comes from those who hold neither a ticket nor a certificate."""
 
     consume: TokenBucket
@@ -77,6 +78,7 @@ class AgentDoor:
         return [
             Route("POST", "/directive/consume", self._guarded("consume", self._consume), _JSON, 4096),
             Route("POST", "/directive/check", self._guarded("check", self._check), _JSON, 4096),
+            Route("POST", "/directive/report", self._guarded("report", self._report), _JSON, 8192),
             Route("GET", "/inbox", self._guarded("inbox", self._inbox)),
             Route("POST", "/renew", self._guarded("renew", self._renew), _JSON, 16384),
             Route("POST", "/enrol", self._guarded("enrol", self._enrol), _JSON, 16384),
@@ -98,6 +100,13 @@ class AgentDoor:
         await self.standing()
         state = await self.turn.take(partial(rules.check, caller=caller, raw_id=id), self.clock())
         return Response(200, answers.checked(id, state))
+
+    async def _report(self, request: Request) -> Response:
+        caller = await self._caller(request, "report")
+        await self._limit("consume", caller, self.rates.consume)
+        body = bodies.report_body(request.body)
+        decide = partial(rules.report, caller=caller, raw_id=body.id, outcome=body.outcome, note=body.note)
+        return Response(200, answers.reported(body.id, await self.turn.take(decide, self.clock())))
 
     async def _inbox(self, request: Request) -> Response:
         caller = await self._caller(request, "inbox")
@@ -173,7 +182,7 @@ class AgentDoor:
 
     def _guarded(self, op: str, handler: Handler) -> Handler:
         """The one place where a failure becomes an answer: the op decides which, the cause never does."""
-        refused = _MISS if op in ("consume", "check") else _FORBIDDEN
+        refused = _MISS if op in _OPAQUE else _FORBIDDEN
 
         async def guarded(request: Request) -> Response:
             try:
@@ -185,10 +194,10 @@ class AgentDoor:
             except Refused as error:
                 return _REASONED.get(error.reason, refused)
             except BrokerError:  # the journal failed, or a verifier is away: not a verdict on who asks
-                return refused if op in ("consume", "check", "enrol") else _UNAVAILABLE
+                return refused if op in (*_OPAQUE, "enrol") else _UNAVAILABLE
             except Exception:
                 log.exception("a handler failed", extra={"op": op})
-                return refused if op in ("consume", "check", "enrol") else _UNAVAILABLE
+                return refused if op in (*_OPAQUE, "enrol") else _UNAVAILABLE
 
         return guarded
 

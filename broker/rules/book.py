@@ -98,6 +98,16 @@ class Repeat:
     until_at: Instant
 
 
+@dataclass(slots=True)
+class Report:
+    """What an agent said came of a directive that it had consumed. note: its own words."""
+
+    outcome: str
+    at: Instant
+    refs: tuple[r.PayloadRef, ...]
+    note: str = ""
+
+
 class Enrolment(StrEnum):
     """Where an agent stands."""
 
@@ -167,6 +177,7 @@ class Book:
         self.directives: dict[DirectiveId, Directive] = {}
         self.tombstones: dict[DirectiveId, Tombstone] = {}
         self.repeats: dict[DirectiveId, Repeat] = {}
+        self.reports: dict[DirectiveId, Report] = {}
         self.envelopes: dict[Digest, Instant] = {}
         self.by_agent: dict[Cn, dict[DirectiveId, None]] = {}
         self.by_signer: dict[Digest, dict[DirectiveId, None]] = {}  # active or held to be repeated
@@ -188,6 +199,9 @@ class Book:
                 self._admit(fact, record, payloads or (b"", b""))
             case r.DirectiveConsumed() as fact:
                 self._consume(fact, record.at)
+            case r.DirectiveReported() as fact:
+                note = payloads[0].decode() if payloads else ""
+                self.reports[fact.id] = Report(self._word(fact.outcome), record.at, record.payloads, note)
             case r.DirectiveRevoked() as fact:
                 self._end(fact.id, Event.REVOKE, Reason.REVOKED, record.at)
             case r.RepeatRevoked() as fact:
@@ -232,6 +246,8 @@ class Book:
         """After recovery: bring the exact bytes of all that is alive. `read` raises Fatal for missing bytes."""
         for directive in [*self.directives.values(), *(repeat.directive for repeat in self.repeats.values())]:
             directive.statement, directive.signature = (read(ref) for ref in directive.refs)
+        for report in self.reports.values():
+            report.note = read(report.refs[0]).decode()
         for renewal in self._renewals():
             renewal.certificate = read(renewal.refs[0])
 
@@ -240,6 +256,7 @@ class Book:
         for hour in [h for h in self._by_hour if h < now // _HOUR]:
             for id in self._by_hour.pop(hour):
                 self.tombstones.pop(id, None)
+                self.reports.pop(id, None)
         for minute in [m for m in self._by_minute if m < now // _MINUTE]:
             if not any(id in self.directives for id in self._by_minute[minute]):
                 del self._by_minute[minute]

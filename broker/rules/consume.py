@@ -1,4 +1,4 @@
-"""The compare-and-swap, and the two looks that an agent has at its own: check and inbox.
+"""The compare-and-swap, and what else an agent may do with its own: check, report, inbox.
 
 Each miss makes the same look-ups and the same note whatever its cause, so that no cause can be told from another.
 """
@@ -17,7 +17,7 @@ from broker.rules.window import shut
 from broker.wire import names
 from broker.wire.caller import Caller
 from broker.wire.names import DirectiveId, Generation, Instant
-from broker.wire.records import ConsumeRepeated, DirectiveConsumed, DirectiveInvalidated, Draft
+from broker.wire.records import ConsumeRepeated, DirectiveConsumed, DirectiveInvalidated, DirectiveReported, Draft
 from broker.wire.verified import Standing
 
 
@@ -73,6 +73,22 @@ def check(book: Book, now: Instant, *, caller: Caller, raw_id: str) -> Decision[
     if reason is None:
         return Decision((), "active")
     return _miss(caller, "check", found, reason)
+
+
+def report(book: Book, now: Instant, *, caller: Caller, raw_id: str, outcome: str, note: str) -> Decision[str]:
+    """What came of a directive that the caller consumed, said once; the same again is answered the same."""
+    if bar := identity.barred(book, caller, now):
+        return _asked(caller, "report").refuse(bar)
+    found = _find(book, caller, raw_id)
+    reason = _why_not(found, caller, now)
+    if reason is not Reason.ALREADY_CONSUMED or found.id is None:
+        return _miss(caller, "report", found, reason or Reason.NOT_CONSUMED)
+    if earlier := book.reports.get(found.id):
+        if (earlier.outcome, earlier.note) == (outcome, note):
+            return Decision((), outcome)
+        return _miss(caller, "report", found, Reason.ALREADY_REPORTED)
+    fact = DirectiveReported(found.id, caller.cn, caller.generation, outcome)
+    return Decision((Draft(fact, (note.encode(),)),), outcome)
 
 
 def inbox(book: Book, now: Instant, *, caller: Caller, after: Instant) -> Decision[tuple[Pointer, ...]]:

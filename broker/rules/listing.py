@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.rules.book import Book, Directive, Tombstone
+from broker.rules.book import Book, Directive, Report, Tombstone
 from broker.wire.names import Cn, DirectiveId, Instant
 from broker.wire.times import show
 
@@ -29,11 +29,11 @@ def _all(book: Book, now: Instant, id: str) -> Iterator[Row]:
     if id:
         key = DirectiveId(id)
         if tombstone := book.tombstones.get(key):
-            yield _ended(key, tombstone)
+            yield _ended(key, tombstone, book.reports.get(key))
         if directive := book.directives.get(key):
             yield _live(directive, now)
         return
-    yield from (_ended(key, tombstone) for key, tombstone in book.tombstones.items())
+    yield from (_ended(key, tombstone, book.reports.get(key)) for key, tombstone in book.tombstones.items())
     yield from (_live(directive, now) for directive in book.directives.values())
 
 
@@ -47,13 +47,14 @@ def _live(d: Directive, now: Instant) -> Row:
     }
 
 
-def _ended(id: DirectiveId, t: Tombstone) -> Row:
+def _ended(id: DirectiveId, t: Tombstone, report: Report | None) -> Row:
     issued_at, expires_at, ended_at, delivered_at = t.times
     told = "delivered" if delivered_at else "failed" if t.attempts else "none"
     return _row(id, t, str(t.state), issued_at, expires_at) | {
         "ended_at": show(ended_at),
         "consumed_at": show(ended_at) if t.state == "consumed" else None,
         "reason": str(t.reason) or None,
+        "report": {"outcome": report.outcome, "note": report.note, "at": show(report.at)} if report else None,
         "pointer": _pointer(told, t.attempts, delivered_at),
     }
 

@@ -38,6 +38,11 @@ def checked(id: str, state: str) -> bytes:
     return encode({"id": id, "state": state})
 
 
+def reported(id: str, outcome: str) -> bytes:
+    """The outcome that is written down for the caller's own directive."""
+    return encode({"id": id, "reported": outcome})
+
+
 def certificate(pem: bytes) -> bytes:
     """A certificate in PEM, for enrol and renew."""
     return encode({"cert": pem.decode("ascii")})

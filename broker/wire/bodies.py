@@ -15,12 +15,17 @@ PAIR_MAX_BYTES = 131072
 """A signed pair: 64 KiB of statement and 16 KiB of signature, both as base64, and what stands around them."""
 ID_BODY_MAX_BYTES = 4096
 CSR_BODY_MAX_BYTES = 32768
+REPORT_BODY_MAX_BYTES = 8192
 MAX_ID_CHARS = 256
+MAX_NOTE_BYTES = 1024
+OUTCOMES = ("done", "failed", "declined")
 MAX_TICKET_CHARS = 256
 MAX_CSR_CHARS = 16384
 
 _ID = frozenset(("id",))
 _ATTEMPT = frozenset(("attempt",))
+_REPORT = frozenset(("id", "outcome"))
+_NOTE = frozenset(("note",))
 _CSR = frozenset(("csr",))
 _ENROL = frozenset(("ticket", "csr"))
 
@@ -39,6 +44,15 @@ class ConsumeBody:
 
     id: str
     attempt: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportBody:
+    """id: as the caller wrote it; outcome: one of OUTCOMES; note: the agent's own words, for the operator alone."""
+
+    id: str
+    outcome: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,18 @@ def check_body(raw: bytes) -> str:
     """{"id"}, the id in any alphabet. Raises Malformed."""
     fields = Fields(strict_json.parse(raw, "body", max_bytes=ID_BODY_MAX_BYTES), "body", _ID)
     return _text(fields, "id", 0, MAX_ID_CHARS)
+
+
+def report_body(raw: bytes) -> ReportBody:
+    """{"id", "outcome"} with an optional "note" of at most 1024 bytes. Raises Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=REPORT_BODY_MAX_BYTES), "body", _REPORT, _NOTE)
+    outcome = fields.text("outcome")
+    if outcome not in OUTCOMES:
+        raise Malformed(fields.path("outcome"), f"expected one of {', '.join(OUTCOMES)}")
+    note = _text(fields, "note", 0, MAX_NOTE_BYTES) if "note" in fields else ""
+    if len(note.encode()) > MAX_NOTE_BYTES:
+        raise Malformed(fields.path("note"), f"expected at most {MAX_NOTE_BYTES} bytes")
+    return ReportBody(_text(fields, "id", 0, MAX_ID_CHARS), outcome, note)
 
 
 def enrol_body(raw: bytes) -> EnrolBody:

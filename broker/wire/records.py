@@ -152,6 +152,16 @@ class ConsumeRepeated:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectiveReported:
+    """What the agent that consumed it says came of it: its own unverified word. Payload: its note, perhaps empty."""
+
+    id: DirectiveId
+    cn: Cn
+    generation: Generation
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class DirectiveRevoked:
     """The operator took a directive back before it was consumed."""
 
@@ -242,6 +252,7 @@ Fact = (
     | DirectiveAdmitted
     | DirectiveConsumed
     | ConsumeRepeated
+    | DirectiveReported
     | DirectiveRevoked
     | RepeatRevoked
     | DirectiveInvalidated

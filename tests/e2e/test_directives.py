@@ -313,7 +313,6 @@ def test_the_same_attempt_gets_the_lost_answer_again_and_no_other_does(rig: Rig,
 
 
 @pytest.mark.promise("P14")
-@pytest.mark.promise("P14")
 def test_an_answer_is_not_repeated_once_it_was_taken_back(rig: Rig, agents: Agents) -> None:
     agent, id = agents[0], rig.send()
     assert agent.consume(id, "again").status_code == 200

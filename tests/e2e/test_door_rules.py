@@ -62,6 +62,12 @@ def _id(rig: Rig, agent: Agent) -> dict[str, str]:
     return {"id": rig.send(agent.cn)}
 
 
+def _consumed(rig: Rig, agent: Agent) -> dict[str, str]:
+    id = rig.send(agent.cn)
+    assert agent.consume(id).status_code == 200
+    return {"id": id, "outcome": "done"}
+
+
 def _cn(rig: Rig, agent: Agent) -> dict[str, str]:
     return {"cn": agent.cn}
 
@@ -80,6 +86,7 @@ AGENT_DOOR = [
     Call("/renew", lambda rig, agent: {"csr": agent.csr()}, 16384, b"CERTIFICATE"),
     Call("/directive/consume", _id, 4096, b'"kind":"instruction"'),
     Call("/directive/check", _id, 4096, b'"state":"active"'),
+    Call("/directive/report", _consumed, 8192, b'"reported":"done"'),
     Call("/inbox", says=b'"pointers":[]'),
 ]
 OPERATOR_DOOR = [
