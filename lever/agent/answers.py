@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from broker.errors import Malformed
 from broker.wire import names, strict_json, times
+from broker.wire.bodies import OUTCOMES
 from broker.wire.names import DirectiveId, Instant
 from broker.wire.strict_json import JsonObject
 
@@ -63,6 +64,16 @@ def state(raw: bytes, asked: DirectiveId) -> str:
     found = members.get("state")
     if not isinstance(found, str) or found not in _STATES:
         raise Malformed("answer.state", "expected one of " + ", ".join(sorted(_STATES)))
+    return found
+
+
+def reported(raw: bytes, asked: DirectiveId) -> str:
+    """The outcome in an answer to a report on this id. Raises Malformed."""
+    members = _object(raw)
+    _same_id(members, asked)
+    found = members.get("reported")
+    if not isinstance(found, str) or found not in OUTCOMES:
+        raise Malformed("answer.reported", "expected one of " + ", ".join(OUTCOMES))
     return found
 
 

@@ -82,6 +82,11 @@ class Door:
         """The state of a directive of the caller's own."""
         return self._read(lambda body: answers.state(body, id), self._post("/directive/check", {"id": id}))
 
+    def report(self, id: DirectiveId, outcome: str, note: str) -> str:
+        """Tell the operator what came of a consumed directive; the outcome that is written down."""
+        body = {"id": id, "outcome": outcome} | ({"note": note} if note else {})
+        return self._read(lambda raw: answers.reported(raw, id), self._post("/directive/report", body))
+
     def inbox(self, wait_s: int, after: Instant | None) -> tuple[Waiting, ...]:
         """The open pointers, or those newer than `after`; waits up to wait_s for one to come."""
         query: dict[str, str] = {"wait": str(wait_s)} if wait_s else {}

@@ -9,7 +9,7 @@ from typing import Never
 from broker.wire.names import Instant
 from broker.wire.times import SECOND, show
 from lever.agent.enrolment import Done, Outcome, half_life, renew
-from lever.agent.failures import Barred, Busy, DiskFailed, NotReachable, RateLimited, Unverified
+from lever.agent.failures import AgentFailure, Barred, Busy, DiskFailed, NotReachable, RateLimited, Unverified
 from lever.agent.folder import IdentityFolder
 from lever.agent.identity import Identity
 from lever.agent.session import explained
@@ -95,6 +95,26 @@ def keep_renewed(
             if ahead:
                 say(f"WARNING: here it is {show(now)}, and the certificate that came now is older than half its life: "
                     "one of the two clocks is wrong; going by the certificate's")  # fmt: skip
+
+
+def stay_renewed(
+    folder: IdentityFolder,
+    *,
+    clock: Callable[[], Instant],
+    draw: Callable[[], float],
+    sleep: Callable[[float], None],
+    say: Callable[[str], None],
+) -> Never:
+    """As `keep_renewed`, beside a server: where there is no identity, or its time is over, a new one is waited for."""
+    said = ""
+    while True:
+        try:
+            keep_renewed(folder, clock=clock, draw=draw, sleep=sleep, say=say, renewed=lambda done: None)
+        except AgentFailure as error:
+            if error.text != said:
+                say(f"no renewal: {error.text}")
+            said = error.text
+        sleep(NAP_S)
 
 
 def _try(folder: IdentityFolder, now: Instant) -> Done | str:

@@ -9,7 +9,9 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -18,6 +20,7 @@ import click
 from broker.errors import Malformed
 from broker.wire import bundle as wire_bundle
 from broker.wire import pointer, times
+from broker.wire.bodies import OUTCOMES
 from broker.wire.names import DirectiveId, Instant
 from lever import show
 from lever.exits import CliError, Exit
@@ -34,7 +37,7 @@ _MAX_BUNDLE_BYTES = 65536
 
 def register(group: click.Group) -> None:
     """Hang the agent's side into `lever agent`."""
-    for command in (enrol, renew, consume, check, inbox, skill):
+    for command in (enrol, renew, consume, check, report, inbox, mcp, skill):
         group.add_command(command)
 
 
@@ -171,6 +174,46 @@ def check(id: DirectiveId, path: Path, as_json: bool) -> None:
     with connected(IdentityFolder(path), _now()) as door:
         state = door.check(id)
     show.data({"id": id, "state": state}) if as_json else show.put(state)
+
+
+@click.command(epilog=examples('lever agent report ID done --note "Deployed as asked."'))
+@click.argument("id", type=ID)
+@click.argument("outcome", type=click.Choice(OUTCOMES))
+@click.option("--note", default="", metavar="TEXT", help="A few words for the operator, at most 1024 bytes.")
+@_identity
+@as_json
+def report(id: DirectiveId, outcome: str, note: str, path: Path, as_json: bool) -> None:
+    """Tell the operator what came of a directive.
+
+    Once, for a directive that this agent consumed. It is shown as the agent's own unverified word.
+    """
+    from lever.agent.folder import IdentityFolder
+    from lever.agent.session import connected
+
+    with connected(IdentityFolder(path), _now()) as door:
+        told = door.report(id, outcome, note)
+    show.data({"id": id, "reported": told}) if as_json else show.say(f"reported: {told}")
+
+
+@click.command(epilog=examples("lever agent mcp", "lever agent mcp --identity /run/agent/identity"))
+@_identity
+def mcp(path: Path) -> None:
+    """Serve the directive tools to the agent's harness.
+
+    The harness starts it and speaks MCP over standard input and output. It listens nowhere, renews the certificate
+    while it runs, and goes on when the broker restarts or a new bundle replaces the identity.
+    """
+    from threading import Thread
+
+    from lever.agent import renewal
+    from lever.agent.folder import IdentityFolder
+    from lever.agent.mcp import server
+    from lever.agent.mcp.calls import Desk
+
+    folder, draw = IdentityFolder(path), secrets.SystemRandom().random
+    keep = partial(renewal.stay_renewed, folder, clock=_now, draw=draw, sleep=time.sleep, say=show.say)
+    Thread(target=keep, name="renewal", daemon=True).start()
+    server.serve(Desk(folder, _now, lambda: secrets.token_hex(16), time.sleep), version("lever-broker"))
 
 
 @click.command(

@@ -1,0 +1,80 @@
+"""What each directive tool does, at the agent door; the identity folder is read anew for each call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.errors import Malformed
+from broker.wire import directive_tools as tools
+from broker.wire import names, times
+from broker.wire.names import DirectiveId, Instant
+from lever.agent import consuming
+from lever.agent.failures import AgentFailure, Missed
+from lever.agent.folder import IdentityFolder
+from lever.agent.session import connected
+
+Answer = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Desk:
+    """Carries calls out, each on the caller's thread. draw: a new attempt key; sleep: seconds, between tries."""
+
+    folder: IdentityFolder
+    clock: Callable[[], Instant]
+    draw: Callable[[], str]
+    sleep: Callable[[float], None]
+    _attempts: dict[DirectiveId, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, call: tools.Call) -> Answer:
+        """The structured result. Raises AgentFailure."""
+        match call:
+            case tools.Consume():
+                return self._consume(_id(call.id))
+            case tools.Check():
+                id = _id(call.id)
+                with connected(self.folder, self.clock()) as door:
+                    return {"id": id, "state": door.check(id)}
+            case tools.Inbox():
+                with connected(self.folder, self.clock()) as door:
+                    waiting = door.inbox(call.wait_s, None)
+                return {"pointers": [{"id": p.id, "notified_at": times.show(p.notified_at)} for p in waiting]}
+            case tools.Report():
+                id = _id(call.id)
+                with connected(self.folder, self.clock()) as door:
+                    return {"id": id, "reported": door.report(id, call.outcome, call.note)}
+
+    def taken(self, call: tools.Call) -> None:
+        """The answer has reached who asked: a further consume of this id is a new one, not the lost one again."""
+        if isinstance(call, tools.Consume):
+            with self._lock:
+                self._attempts.pop(DirectiveId(call.id), None)
+
+    def _consume(self, id: DirectiveId) -> Answer:
+        """Under one attempt key until the answer is known to have arrived: a lost answer is not a lost action."""
+        with self._lock:
+            attempt = self._attempts.setdefault(id, self.draw())
+        try:
+            with connected(self.folder, self.clock()) as door:
+                return dict(consuming.consume(door, id, attempt, sleep=self.sleep).members)
+        except Missed:
+            with self._lock:
+                self._attempts.pop(id, None)
+            raise
+
+
+def _id(raw: str) -> DirectiveId:
+    """An id outside the alphabet names nothing, and is the same miss as any other."""
+    try:
+        return names.directive_id(raw)
+    except Malformed as error:
+        raise Missed from error
+
+
+def words(error: AgentFailure) -> str:
+    """A failure for the model: what happened, and what helps."""
+    return f"{error.text}\nhint: {error.hint}" if error.hint else error.text
