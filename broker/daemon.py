@@ -7,12 +7,9 @@ import itertools
 import logging
 import os
 import random
-import resource
 import signal
 import sys
 import time
-from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -26,7 +23,7 @@ from broker.config import Config, ToCommand, load
 from broker.doors.admin import AdminRoutes, Bundle, Watchers, health_route
 from broker.doors.agent import AgentDoor, Rates
 from broker.doors.http import App
-from broker.doors.listen import Door, Limits
+from broker.doors.listen import Door, Limits, allow_descriptors
 from broker.doors.operator import Desk, DirectiveRoutes
 from broker.doors.socket import bind_operator_socket, bind_tcp
 from broker.effects.channels import Channel, CommandChannel, InboxChannel, environment_of
@@ -35,20 +32,20 @@ from broker.effects.outbox import Outbox, Ways
 from broker.effects.schedule import LoopScheduler
 from broker.errors import BrokerError, Damaged, Fatal, Refused
 from broker.journal.disk import RealDisk
+from broker.journal.inspect import walk
 from broker.journal.recovery import Recovered, recover
 from broker.journal.state import StateFolder
 from broker.journal.writer import JournalWriter
 from broker.rules import consume as rules
 from broker.rules.admit import Terms
-from broker.rules.book import Book
-from broker.rules.decision import Decision
+from broker.rules.book import Book, SetBack
 from broker.rules.rates import TokenBucket
 from broker.rules.sweep import sweep
 from broker.trust.agents import AgentTrust
 from broker.trust.authority import CertificateAuthority
 from broker.trust.operator import OperatorTrust
 from broker.trust.tls import ServerCertificate, server_context
-from broker.turn import Turn
+from broker.turn import Notes, Turn
 from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, Digest, Fingerprint, Instant
 from broker.wire.records import (
     AgentEnrolled,
@@ -56,7 +53,7 @@ from broker.wire.records import (
     AgentRevoked,
     BrokerStarted,
     BrokerStopped,
-    Draft,
+    ClockAccepted,
     Fact,
     Record,
     SignersChanged,
@@ -89,25 +86,15 @@ def serve(config_file: Path, *, accept_clock: bool = False) -> int:
     handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.captureWarnings(True)  # a library's warning may quote what a caller sent: it has to be one line of the log
-    _raise_descriptor_limit(config.limits.max_connections)
+    allow_descriptors(config.limits.max_connections + 1024)
     notifier = Notifier.take(os.environ, os.getpid())
     return uvloop.run(_run(config, notifier, accept_clock=accept_clock))
-
-
-def _raise_descriptor_limit(max_connections: int) -> None:
-    """Each connection, handshake and ssh-keygen process takes descriptors; the usual soft limit of 1024 is too few."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max_connections + 1024
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 async def _run(config: Config, notifier: Notifier, *, accept_clock: bool) -> int:
     with StateFolder.open(config.state, config.instance) as folder:
         disk = RealDisk()
-        book = Book(config.instance, config.limits.consume_repeat_s)
-        recovered = recover(folder, disk, partial(_fold, book))
+        book, recovered = _read(folder, disk, accept_clock=accept_clock)
         book.fill(recovered.read_payload)
         broker = Broker(config, folder, recovered, book, CertificateAuthority.load(folder.ca, config.instance))
         try:
@@ -121,6 +108,25 @@ async def _run(config: Config, notifier: Notifier, *, accept_clock: bool) -> int
         finally:
             await broker.stop()
         return status
+
+
+def _read(folder: StateFolder, disk: RealDisk, *, accept_clock: bool) -> tuple[Book, Recovered]:
+    """The journal and its image. Where the clock was set back, or is now, once more: to know what must be kept."""
+    book, set_back = Book(folder.instance), list[SetBack]()
+
+    def fold(record: Record) -> None:
+        _fold(book, record)
+        if isinstance(record.fact, ClockAccepted):
+            set_back.append(SetBack(record.seq, record.at))
+
+    recovered = recover(folder, disk, fold)
+    if accept_clock and book.newest_at > clock():
+        set_back.append(SetBack(recovered.next_seq, clock()))
+    if set_back:
+        book = Book(folder.instance, set_back)
+        for record in walk(folder.path):
+            _fold(book, record)
+    return book, recovered
 
 
 def _fold(book: Book, record: Record) -> None:
@@ -148,9 +154,9 @@ class Broker:
     _doors: list[Door] = field(default_factory=list)
     _inbox: InboxChannel = field(default_factory=InboxChannel)
     _watchers: Watchers = field(default_factory=Watchers)
-    _unwritten: deque[Fact] = field(default_factory=deque)
     _journal: JournalWriter = field(init=False)
     _turn: Turn = field(init=False)
+    _notes: Notes = field(init=False)
     _outbox: Outbox = field(init=False)
     _trust: OperatorTrust | None = None
     _context: Any = None
@@ -166,6 +172,7 @@ class Broker:
             self.folder, disk, self.recovered, on_durable=self._durable, on_stopped=self._disk_failed
         )
         self._turn = Turn(self.book, self._journal)
+        self._notes = Notes(self._turn)
         self._outbox = self._build_outbox()
         if accept_clock and not await self._turn.accept_clock(clock()):
             log.warning("the clock is not behind the journal: nothing was to be accepted")
@@ -206,9 +213,13 @@ class Broker:
         if self._trust:
             await self._trust.close()
         if hasattr(self, "_journal"):
-            with suppress(BrokerError):
+            try:
                 await self._turn.tidy(clock(), everything=True)
                 await self._note(BrokerStopped())
+            except BrokerError as error:
+                log.error("the last counts could not be written", extra={"why": str(error)})
+            if self._notes.waiting:
+                log.error("never written", extra={"facts": [str(fact) for fact in self._notes.waiting]})
             await self._journal.close()
         if self._doors:
             self.config.socket.unlink(missing_ok=True)
@@ -235,18 +246,9 @@ class Broker:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _note(self, fact: Fact | None = None) -> None:
-        """Write down what the broker itself has seen. While the clock is behind nothing can be: then it waits."""
-        if fact is not None:
-            self._unwritten.append(fact)
-
-        def decide(book: Book, now: Instant) -> Decision[None]:
-            drafts = tuple(Draft(fact) for fact in self._unwritten)
-            self._unwritten.clear()
-            return Decision(drafts)
-
+    async def _note(self, fact: Fact) -> None:
         try:
-            await self._turn.take(decide, clock())
+            await self._notes.write(clock(), fact)
         except Refused as refused:
             log.error("nothing is decided", extra={"why": str(refused), "hint": refused.hint})
 
@@ -309,6 +311,7 @@ class Broker:
             steady=steady,
             authority=AgentTrust(self.config.instance, self.ca),
             standing=self._standing,
+            repeat_s=limits.consume_repeat_s,
             inbox=self._inbox,
             rates=Rates(
                 consume=_per(limits.consume_per_minute, 60),
@@ -374,11 +377,10 @@ class Broker:
             await asyncio.sleep(1)
             try:
                 if tick % _TIDY_EVERY == 0:
+                    self._journal.keep_head()
                     self._certificate.rotate(self._context, clock())
                     await self._turn.tidy(clock())
-                    self._journal.keep_head()
-                    if self._unwritten:
-                        await self._note()
+                await self._notes.write(clock())
                 await self._turn.take(sweep, clock())
             except BrokerError:
                 continue

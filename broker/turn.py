@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -10,7 +11,7 @@ from broker.rules.book import LEEWAY_S, Book
 from broker.rules.decision import Decision
 from broker.rules.refusals import RefusalFold
 from broker.wire.names import Instant
-from broker.wire.records import ClockAccepted, Draft, Record
+from broker.wire.records import ClockAccepted, Draft, Fact, Record
 from broker.wire.times import SECOND
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class Turn:
         Fatal when the journal stopped. An answer that wrote nothing still waits for what it was decided on.
         """
         now = self.now(wall_at)
+        self.book.forget(now, self.book.records + 1)
         decision = decide(self.book, now)
         drafts = decision.drafts
         if decision.noted is not None:
@@ -73,7 +75,11 @@ class Turn:
         """Time never runs backwards: the clock, or the newest time in the journal. Raises Refused(CLOCK_BEHIND)."""
         if behind := self._behind(wall_at):
             detail = f"the journal is {behind // SECOND} s ahead of the clock"
-            raise Refused(Reason.CLOCK_BEHIND, detail, "set the clock right, or: lever broker serve --accept-clock")
+            raise Refused(
+                Reason.CLOCK_BEHIND,
+                detail,
+                "set the clock right; or stop the broker, then: lever broker serve --accept-clock",
+            )
         return max(wall_at, self.book.newest_at)
 
     def _behind(self, wall_at: Instant) -> int:
@@ -84,3 +90,22 @@ class Turn:
     def _write(self, now: Instant, drafts: tuple[Draft, ...]) -> None:
         if drafts:
             self._journal.append(now, drafts, self.book.apply)
+
+
+class Notes:
+    """What the broker itself has seen, written in the order it was seen. While the clock is behind it waits."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self.waiting: deque[Fact] = deque()
+
+    async def write(self, wall_at: Instant, *facts: Fact) -> None:
+        """Write these, and what waits. Raises Refused(CLOCK_BEHIND), and they wait; Fatal."""
+        self.waiting.extend(facts)
+        if self.waiting:
+            await self._turn.take(self._all, wall_at)
+
+    def _all(self, book: Book, now: Instant) -> Decision[None]:
+        drafts = tuple(Draft(fact) for fact in self.waiting)
+        self.waiting.clear()
+        return Decision(drafts)

@@ -13,7 +13,7 @@ from lever.exits import CliError, Exit
 if TYPE_CHECKING:
     from lever.line import Line
 
-LEEWAY_S = 2
+AGREE_S = 2
 FRESH_S = 120
 """How old a signed operation may be: beyond that none is taken."""
 MEND = "timedatectl set-ntp true; on the machine whose clock is wrong"
@@ -44,6 +44,6 @@ def blamed(line: Line, error: CliError) -> CliError:
         ahead_s = ask(line)[1]
     except CliError:
         return error
-    if abs(ahead_s) <= LEEWAY_S:
+    if abs(ahead_s) <= AGREE_S:
         return error
     return CliError(f"{error.text}; {words(ahead_s)}", hint=MEND, exit=error.exit)

@@ -28,7 +28,7 @@ def new_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
             exit=Exit.REFUSED,
         ) from error
     except OSError as error:
-        raise _unwritten(path, error) from error
+        raise unwritten(path, error) from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
@@ -38,10 +38,11 @@ def new_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
         with suppress(OSError):
             path.unlink()
         if isinstance(error, OSError):
-            raise _unwritten(path, error) from error
+            raise unwritten(path, error) from error
         raise
 
 
-def _unwritten(path: Path, error: OSError) -> CliError:
+def unwritten(path: Path, error: OSError) -> CliError:
+    """The system did not let it be written."""
     words = (error.strerror or str(error)).lower()
     return CliError(f"{path} can't be written: {words}", hint=f"ls -ld {path.absolute().parent}", exit=Exit.UNEXPECTED)

@@ -176,8 +176,8 @@ MUTANTS = [
         f"{IDENTITY}::test_a_long_poll_ends_with_the_identity_that_it_waits_for",
     ),
     Mutant(
-        "P4", "what was used before the clock was set back is taken again", "broker/rules/admit.py",
-        "    if statement.issued_at <= book.signed_after_at:", "    if False:",
+        "P4", "what was used before the clock was set back is taken again", "broker/daemon.py",
+        "    if set_back:\n", "    if False:\n",
         f"{CLOCKS}::test_a_clock_that_stood_in_2099_reopens_nothing_when_it_is_accepted",
     ),
     Mutant(

@@ -13,7 +13,7 @@ from broker.doors.http import Handler, Request, Response, Route
 from broker.errors import BrokerError, Malformed, Reason, Refused, Untrusted
 from broker.rules import consume as rules
 from broker.rules import decision, identity
-from broker.rules.rates import Bucket, TokenBucket
+from broker.rules.rates import Bucket, TokenBucket, full
 from broker.turn import Turn
 from broker.wire import answers, bodies, times
 from broker.wire.caller import Caller
@@ -56,12 +56,25 @@ class Rates:
     renew: TokenBucket
     enrol: TokenBucket
 
+    def of(self, op: str) -> tuple[str, TokenBucket]:
+        """Which rate an operation is charged to."""
+        match op:
+            case "inbox":
+                return op, self.inbox
+            case "renew":
+                return op, self.renew
+            case "enrol":
+                return op, self.enrol
+            case _:
+                return "consume", self.consume
+
 
 @dataclass(slots=True)
 class AgentDoor:
     """The routes an agent may call, and what they need.
 
     clock: the wall clock; steady: one that nobody sets, for rates. standing: which operator keys count at this moment.
+    repeat_s: how long a consume under an attempt key may be asked again.
     """
 
     turn: Turn
@@ -69,6 +82,7 @@ class AgentDoor:
     steady: Callable[[], Instant]
     authority: Authority
     standing: Callable[[], Awaitable[Standing]]
+    repeat_s: int
     inbox: Inbox
     rates: Rates
     _buckets: dict[tuple[str, object], Bucket] = field(default_factory=dict)
@@ -76,52 +90,39 @@ class AgentDoor:
     def routes(self) -> list[Route]:
         """One method, one content type and one size a route."""
         return [
-            Route("POST", "/directive/consume", self._guarded("consume", self._consume), _JSON, 4096),
-            Route("POST", "/directive/check", self._guarded("check", self._check), _JSON, 4096),
-            Route("POST", "/directive/report", self._guarded("report", self._report), _JSON, 8192),
-            Route("GET", "/inbox", self._guarded("inbox", self._inbox)),
-            Route("POST", "/renew", self._guarded("renew", self._renew), _JSON, 16384),
-            Route("POST", "/enrol", self._guarded("enrol", self._enrol), _JSON, 16384),
+            Route("POST", "/directive/consume", self.guarded("consume", self._consume), _JSON, 4096),
+            Route("POST", "/directive/check", self.guarded("check", self._check), _JSON, 4096),
+            Route("POST", "/directive/report", self.guarded("report", self._report), _JSON, 8192),
+            Route("GET", "/inbox", self.guarded("inbox", self._inbox)),
+            Route("POST", "/renew", self.guarded("renew", self._renew), _JSON, 16384),
+            Route("POST", "/enrol", self.guarded("enrol", self._enrol), _JSON, 16384),
         ]
 
     async def _consume(self, request: Request) -> Response:
-        caller = await self._caller(request, "consume")
-        await self._limit("consume", caller, self.rates.consume)
+        caller = await self.caller(request, "consume")
+        await self.limit("consume", caller)
         body = bodies.consume_body(request.body)
-        standing = await self.standing()
-        decide = partial(rules.consume, caller=caller, raw_id=body.id, attempt=body.attempt or "", standing=standing)
-        raw = await self.turn.take(decide, self.clock())
-        return Response(200, answers.consumed(raw))
+        return Response(200, await self.consumed(caller, body.id, body.attempt or ""))
 
     async def _check(self, request: Request) -> Response:
-        caller = await self._caller(request, "check")
-        await self._limit("consume", caller, self.rates.consume)
-        id = bodies.check_body(request.body)
-        await self.standing()
-        state = await self.turn.take(partial(rules.check, caller=caller, raw_id=id), self.clock())
-        return Response(200, answers.checked(id, state))
+        caller = await self.caller(request, "check")
+        await self.limit("check", caller)
+        return Response(200, await self.checked(caller, bodies.check_body(request.body)))
 
     async def _report(self, request: Request) -> Response:
-        caller = await self._caller(request, "report")
-        await self._limit("consume", caller, self.rates.consume)
+        caller = await self.caller(request, "report")
+        await self.limit("report", caller)
         body = bodies.report_body(request.body)
-        decide = partial(rules.report, caller=caller, raw_id=body.id, outcome=body.outcome, note=body.note)
-        return Response(200, answers.reported(body.id, await self.turn.take(decide, self.clock())))
+        return Response(200, await self.reported(caller, body.id, body.outcome, body.note))
 
     async def _inbox(self, request: Request) -> Response:
-        caller = await self._caller(request, "inbox")
-        await self._limit("inbox", caller, self.rates.inbox)
-        wait_s, after = _inbox_query(request)
-        mark = self.inbox.mark(caller.cn)
-        waiting = await self._waiting(caller, after)
-        if not waiting and wait_s:
-            await request.wait(self.inbox.wait(caller.cn, wait_s, mark))
-            waiting = await self._waiting(caller, after)
-        return Response(200, answers.pointers([(p.id, p.notified_at) for p in waiting]))
+        caller = await self.caller(request, "inbox")
+        await self.limit("inbox", caller)
+        return Response(200, await self.waiting(request, caller, *_inbox_query(request)))
 
     async def _renew(self, request: Request) -> Response:
-        caller = await self._caller(request, "renew")
-        await self._limit("renew", caller, self.rates.renew)
+        caller = await self.caller(request, "renew")
+        await self.limit("renew", caller)
         ask, issue = self.authority.read_request(bodies.csr_body(request.body))
         decide = partial(identity.renew, caller=caller, ask=ask, issue=issue)
         return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
@@ -130,15 +131,44 @@ class AgentDoor:
         body = bodies.enrol_body(request.body)
         digest = Digest(sha256(body.ticket.encode()).digest())
         # Who holds no ticket shares one bucket with all others of that kind, and uses up nobody's but theirs.
-        await self._limit("enrol", digest if digest in self.turn.book.tickets else None, self.rates.enrol)
+        await self.limit("enrol", digest if digest in self.turn.book.tickets else None)
         ask, issue = self.authority.read_request(body.csr)
         decide = partial(identity.enrol, ticket_digest=digest, ask=ask, issue=issue)
         return Response(200, answers.certificate(await self.turn.take(decide, self.clock())))
 
-    async def _waiting(self, caller: Caller, after: Instant) -> tuple[rules.Pointer, ...]:
-        return await self.turn.take(partial(rules.inbox, caller=caller, after=after), self.clock())
+    async def consumed(self, caller: Caller, id: str, attempt: str) -> bytes:
+        """The answer to a consume. Raises Refused."""
+        decide = partial(
+            rules.consume,
+            caller=caller,
+            raw_id=id,
+            attempt=attempt,
+            standing=await self.standing(),
+            repeat_s=self.repeat_s,
+        )
+        return answers.consumed(await self.turn.take(decide, self.clock()))
 
-    async def _caller(self, request: Request, op: str) -> Caller:
+    async def checked(self, caller: Caller, id: str) -> bytes:
+        """The answer to a check. Raises Refused."""
+        await self.standing()
+        return answers.checked(id, await self.turn.take(partial(rules.check, caller=caller, raw_id=id), self.clock()))
+
+    async def reported(self, caller: Caller, id: str, outcome: str, note: str) -> bytes:
+        """The answer to a report. Raises Refused."""
+        decide = partial(rules.report, caller=caller, raw_id=id, outcome=outcome, note=note)
+        return answers.reported(id, await self.turn.take(decide, self.clock()))
+
+    async def waiting(self, request: Request, caller: Caller, wait_s: float, after: Instant) -> bytes:
+        """The pointers that wait, or that come within so long, while the caller is there. Raises Refused."""
+        decide = partial(rules.inbox, caller=caller, after=after)
+        mark = self.inbox.mark(caller.cn)
+        found = await self.turn.take(decide, self.clock())
+        if not found and wait_s:
+            await request.wait(self.inbox.wait(caller.cn, wait_s, mark))
+            found = await self.turn.take(decide, self.clock())
+        return answers.pointers([(pointer.id, pointer.notified_at) for pointer in found])
+
+    async def caller(self, request: Request, op: str) -> Caller:
         """Who calls, by the certificate of this connection, judged anew for each request. Raises Refused."""
         caller = request.connection.get("caller")
         if caller is None:
@@ -153,34 +183,38 @@ class AgentDoor:
         self.turn.book.last_seen[caller.cn] = now
         return caller
 
-    async def _limit(self, what: str, who: Caller | Digest | None, bucket: TokenBucket) -> None:
+    async def limit(self, op: str, who: Caller | Digest | None) -> None:
         """Charge an identity, a ticket, or all strangers together. A replaced identity uses up nothing of the new."""
-        cn, key = (who.cn, (who.cn, who.generation)) if isinstance(who, Caller) else (_STRANGER, who)
+        rate, bucket = self.rates.of(op if who else "enrol")
+        cn, holder = (who.cn, (who.cn, who.generation)) if isinstance(who, Caller) else (_STRANGER, who)
         now = self.steady()
         if len(self._buckets) >= _BUCKETS:
-            self._buckets = {key: level for key, level in self._buckets.items() if not bucket.full(level, now)}
-        state, allowed = bucket.take(self._buckets.get((what, key)), now)
-        self._buckets[what, key] = state
+            self._buckets = {key: level for key, level in self._buckets.items() if not full(level, now)}
+        state, allowed = bucket.take(self._buckets.get((rate, holder)), now)
+        self._buckets[rate, holder] = state
         if not allowed:
-            await self._refuse(cn, what, Reason.RATE_LIMITED)
+            await self._refuse(cn, op, Reason.RATE_LIMITED)
 
     async def _refuse(self, cn: str, op: str, reason: Reason) -> None:
         request = decision.Request("agent", cn, op)
         await self.turn.take(lambda book, now: request.refuse(reason), self.clock())
 
-    async def _untrusted(self, op: str, error: BrokerError) -> Response:
+    async def _untrusted(self, request: Request, op: str, error: BrokerError) -> Response:
         """A certificate or request that does not check out: one answer, one note, and the words for the log alone."""
+        caller = request.connection.get("caller")
+        cn = caller.cn if isinstance(caller, Caller) else _STRANGER
         try:
-            await self._limit("enrol", None, self.rates.enrol)
-            log.warning("not trusted", extra={"op": op, "why": str(error)})
-            await self._refuse(_STRANGER, op, Reason.NOT_TRUSTED)
+            if cn is _STRANGER:  # anybody else was charged already
+                await self.limit(op, None)
+            log.warning("not trusted", extra={"op": op, "caller": cn, "why": str(error)})
+            await self._refuse(cn, op, Reason.NOT_TRUSTED)
         except Refused as refused:
             return _REASONED.get(refused.reason, _FORBIDDEN)
         except BrokerError:
             return _FORBIDDEN
         return _FORBIDDEN
 
-    def _guarded(self, op: str, handler: Handler) -> Handler:
+    def guarded(self, op: str, handler: Handler) -> Handler:
         """The one place where a failure becomes an answer: the op decides which, the cause never does."""
         refused = _MISS if op in _OPAQUE else _FORBIDDEN
 
@@ -190,7 +224,7 @@ class AgentDoor:
             except (Malformed, Untrusted) as error:
                 if isinstance(error, Malformed) and op != "enrol":
                     raise
-                return await self._untrusted(op, error)
+                return await self._untrusted(request, op, error)
             except Refused as error:
                 return _REASONED.get(error.reason, refused)
             except BrokerError:  # the journal failed, or a verifier is away: not a verdict on who asks

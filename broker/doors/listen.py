@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import resource
 import socket
 import ssl
 from collections import Counter
@@ -21,7 +22,7 @@ from broker.doors.deadlines import Limits
 from broker.doors.peer import Peer
 from broker.doors.socket import peer_uid
 
-__all__ = ["Door", "Limits"]
+__all__ = ["Door", "Limits", "allow_descriptors"]
 
 log = logging.getLogger("lever.doors")
 
@@ -199,6 +200,14 @@ class Door:
                 connection.overdue()
         if self._state.connections:
             self._watch()
+
+
+def allow_descriptors(wanted: int) -> None:
+    """Raise this process's soft limit: connections, handshakes and children take some; 1024 are too few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def _loser(staying: Sequence[Connection], newcomer: Connection) -> Connection | None:

@@ -17,7 +17,7 @@ from broker.errors import BrokerError, Fatal, Refused, Unavailable
 from broker.rules import backoff
 from broker.rules.book import Book, Directive
 from broker.rules.decision import Decision
-from broker.rules.rates import Bucket, TokenBucket
+from broker.rules.rates import Bucket, TokenBucket, full
 from broker.wire.names import Cn, DirectiveId, Instant
 from broker.wire.records import DirectiveAdmitted, Draft, PointerDelivered, PointerFailed, Record
 from broker.wire.times import SECOND
@@ -155,7 +155,7 @@ class Outbox:
         now = self._ways.scheduler.now()
         self._drop_ended(lane, now)
         if not lane.waiting:
-            if lane.bucket is None or self._rate.full(lane.bucket, now):
+            if lane.bucket is None or full(lane.bucket, now):
                 self._lanes.pop(lane.cn, None)
             else:
                 self._set_timer(lane, lane.bucket, now)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.errors import Damaged, Fatal
+from broker.errors import Damaged
 from broker.journal.chain import Chain
 from broker.journal.disk import Disk, refusal, write_all
 from broker.journal.problem import Kind, Problem
@@ -50,7 +50,7 @@ def sweep(disk: Disk, folder: Path) -> None:
 
 
 def read(disk: Disk, folder: Path, instance: Instance) -> Head:
-    """What is kept. Raises Damaged when it is missing or is not of this instance."""
+    """What is kept. Raises Damaged when it is missing or is not of this instance, Fatal when it can't be read."""
     path = folder / NAME
     try:
         fd = disk.read(path)
@@ -59,16 +59,13 @@ def read(disk: Disk, folder: Path, instance: Instance) -> Head:
         finally:
             disk.close(fd)
     except FileNotFoundError:
-        raise Damaged(f"{path} is missing: it names the journal's last record", hint=_HINT) from None
+        raise Damaged("no such file") from None
     except OSError as error:
         raise refusal(f"read `{NAME}`", folder, error) from error
     found = _TEXT.fullmatch(raw.decode("ascii", "replace"))
     if not found or found[1] != instance:
-        raise Damaged(f"{path} is damaged: expected four lines of instance {instance}", hint=_HINT)
+        raise Damaged(f"other text than its four lines of instance {instance}")
     return Head(int(found[2]), Digest(bytes.fromhex(found[3])))
-
-
-_HINT = "restore the whole state folder from one copy, never a single file"
 
 
 class HeadCheck:
@@ -83,7 +80,7 @@ class HeadCheck:
         """For this state folder; or what is wrong with the kept head itself."""
         try:
             return cls(read(disk, folder, instance))
-        except Fatal as error:
+        except Damaged as error:
             return Problem(Kind.MISSING, NAME, 0, None, "the number and digest of a record", error.why)
 
     def see(self, record: Record) -> None:
@@ -94,11 +91,11 @@ class HeadCheck:
     def end(self, chain: Chain) -> Problem | None:
         """After the last record: does the journal hold the one that was kept?"""
         last = 0 if chain.next_seq is None else chain.next_seq - 1
-        at_the_end = last == self._kept.seq
-        if chain.next_seq is None or (at_the_end and chain.head is None):
-            return None  # where records can't be read, that is told already
-        if self._kept.digest == (chain.head if at_the_end else self._found):
+        found = chain.head if last == self._kept.seq else self._found
+        if found == self._kept.digest:
             return None
+        if chain.next_seq is None or (found is None and last >= self._kept.seq):
+            return None  # where records can't be read, that is told already
         kept = f"record {self._kept.seq} with digest {self._kept.digest.hex()[:16]}, which was written"
         there = f"a journal that ends at record {last}" if last < self._kept.seq else "another record of that number"
         return Problem(Kind.MISSING, NAME, 0, self._kept.seq, kept, there)

@@ -18,7 +18,7 @@ class Kind(StrEnum):
     INCOMPLETE = "incomplete"  # the last frame of the last segment is cut short
     DAMAGED = "damaged"  # bytes that are no frame, or a frame that is no record
     MISPLACED = "misplaced"  # a whole record or segment that does not follow the one before it
-    MISSING = "missing"  # a segment, or the record that every journal begins with, is not there
+    MISSING = "missing"  # a segment, a record that must be there, or the kept head
     PAYLOAD = "payload"  # what a record points to is not what it says
 
 

@@ -26,7 +26,7 @@ _TEXT = re.compile(r"lever-state ([1-9][0-9]{0,8})\n(?:instance ([^\n]*)\n)?.*",
 class StateFolder:
     """A state folder under this process's lock, until `close`. Made by `open` or `create` alone.
 
-    Holds `format`, `lock`, `lock.pid`, `operator.sock`, `journal/`, `payloads/` and `ca/`.
+    Holds `format`, `head`, `lock`, `lock.pid`, `operator.sock`, `journal/`, `payloads/` and `ca/`.
     """
 
     def __init__(self, path: Path, instance: Instance, lock: FileLock) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from broker.errors import Reason
-from broker.rules.admit import Flaw, before_the_clock
+from broker.rules.admit import Flaw
 from broker.rules.book import Book, Enrolment
 from broker.rules.decision import Decision, Request
 from broker.wire.envelope import Envelope
@@ -52,8 +52,6 @@ def flaw_of(book: Book, now: Instant, order: Order, instance: Instance) -> Flaw 
             f"issued more than {FRESH_S} s from the broker's clock",
             "compare the clocks: lever doctor",
         )
-    if envelope.issued_at <= book.signed_after_at:
-        return before_the_clock(book)
     if sha256(order.verified.raw).digest() in book.envelopes:
         return (
             Reason.ENVELOPE_REPLAYED,
@@ -75,7 +73,8 @@ def revoke(book: Book, now: Instant, *, order: Order, id: DirectiveId) -> Decisi
     if flaw := flaw_of(book, now, order, book.instance):
         return order.request.refuse(*flaw)
     directive = book.directives.get(id)
-    if id in book.repeats:
+    repeat = book.repeats.get(id)
+    if repeat is not None and now < repeat.until_at:
         return Decision((order.accepted, Draft(RepeatRevoked(id, order.verified.fingerprint))), False)
     if directive is None or directive.expires_at <= now:
         return Decision((order.accepted,), False)

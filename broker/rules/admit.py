@@ -12,7 +12,7 @@ from broker.wire import statement as wire
 from broker.wire.names import SELFTEST, DirectiveId, Instance, Instant
 from broker.wire.records import DirectiveAdmitted, Draft, SelftestPassed
 from broker.wire.statement import BoundAction, Statement
-from broker.wire.times import SECOND, show
+from broker.wire.times import SECOND
 from broker.wire.verified import VerifiedBytes
 
 Flaw = tuple[Reason, str, str]
@@ -105,15 +105,7 @@ def _window_flaw(statement: Statement, now: Instant, terms: Terms) -> Flaw | Non
     return None
 
 
-def before_the_clock(book: Book) -> Flaw:
-    """What was signed before the broker's clock was set back could be something that the journal has forgotten."""
-    detail = f"signed before {show(book.signed_after_at)}, when the broker's clock had just been set back"
-    return Reason.CLOCK_ACCEPTED, detail, f"sign it anew after {show(book.signed_after_at)}"
-
-
 def _target_flaw(book: Book, statement: Statement, terms: Terms) -> Flaw | None:
-    if statement.issued_at <= book.signed_after_at:
-        return before_the_clock(book)
     cn, generation = statement.target.cn, statement.target.generation
     agent = book.agents.get(cn)
     if agent is None:

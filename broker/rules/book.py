@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from broker.errors import Reason
 from broker.rules.lifecycle import Event, State, after
@@ -20,9 +20,15 @@ LOST_REPLY_S = 60
 K = TypeVar("K")
 V = TypeVar("V")
 _TIMES = struct.Struct(">4q")
-_NEVER = Instant(0)
 _MINUTE = 60 * SECOND
 _HOUR = 60 * _MINUTE
+
+
+class SetBack(NamedTuple):
+    """A record ClockAccepted: its number, and the time from which the journal goes on."""
+
+    seq: int
+    at: Instant
 
 
 @dataclass(slots=True)
@@ -31,8 +37,8 @@ class PointerState:
 
     attempts: int = 0
     channel: str = ""
-    delivered_at: Instant = _NEVER
-    next_at: Instant = _NEVER
+    delivered_at: Instant = r.NEVER
+    next_at: Instant = r.NEVER
     last_error: str = ""
 
 
@@ -149,7 +155,7 @@ class Ticket:
     @property
     def answer_until_at(self) -> Instant:
         """Until when a lost reply may be asked for again; 0 while unspent."""
-        return self.answer.until_at if self.answer else _NEVER
+        return self.answer.until_at if self.answer else r.NEVER
 
 
 def _drop(table: dict[K, V], over: Callable[[V], bool]) -> None:
@@ -166,12 +172,14 @@ def _unlist(index: dict[K, dict[DirectiveId, None]], key: K, id: DirectiveId) ->
 class Book:
     """Agents, tickets, directives, tombstones: `apply` is the only thing that changes them."""
 
-    def __init__(self, instance: Instance, consume_repeat_s: int) -> None:
+    def __init__(self, instance: Instance, set_back: Sequence[SetBack] = ()) -> None:
+        """set_back: where in the journal to come the clock is set back, so that nothing is forgotten too early."""
         self.instance = instance
+        self._set_back = set_back
+        self._forgotten_minute = 0
         self.newest_at = Instant(0)
         self.records = 0
         self.allowed_digest = Digest(b"")
-        self.signed_after_at = Instant(0)  # what says it was issued earlier is not taken
         self.agents: dict[Cn, Agent] = {}
         self.tickets: dict[Digest, Ticket] = {}
         self.directives: dict[DirectiveId, Directive] = {}
@@ -185,13 +193,10 @@ class Book:
         self._by_minute: dict[int, list[DirectiveId]] = {}  # of expiry; lists by the minute cost 8 bytes an id
         self._by_hour: dict[int, list[DirectiveId]] = {}  # of a tombstone's end
         self._words: dict[str, str] = {}
-        self._repeat_s = consume_repeat_s
 
     def apply(self, record: r.Record, payloads: tuple[bytes, ...] | None) -> None:
         """Fold one record in. payloads: its exact bytes; None during recovery, where `fill` brings them afterwards."""
-        if record.at // _MINUTE > self.newest_at // _MINUTE:
-            # Part of the fold, by the journal's own time: what a restart forgets is what was forgotten live.
-            self._forget(record.at)
+        self.forget(record.at, record.seq)
         self.newest_at = max(self.newest_at, record.at)
         self.records += 1
         match record.fact:
@@ -251,8 +256,19 @@ class Book:
         for renewal in self._renewals():
             renewal.certificate = read(renewal.refs[0])
 
+    def forget(self, now: Instant, seq: int) -> None:
+        """Once a minute, drop from memory what no decision can need any more. The journal keeps all of it.
+
+        Called with a turn's time before it decides, and with a record's before it is applied, which is the same: so no
+        decision rests on what its own record forgets, and what a restart forgets is what was forgotten live.
+        seq: the number of the record that is next. What a clock that is set back later makes current again is kept.
+        """
+        if now // _MINUTE > self._forgotten_minute:
+            self._forgotten_minute = now // _MINUTE
+            whole = Instant(self._forgotten_minute * _MINUTE)
+            self._forget(min([whole, *(back.at for back in self._set_back if back.seq >= seq)]))
+
     def _forget(self, now: Instant) -> None:
-        """Drop from memory what no decision can need any more. The journal keeps all of it."""
         for hour in [h for h in self._by_hour if h < now // _HOUR]:
             for id in self._by_hour.pop(hour):
                 self.tombstones.pop(id, None)
@@ -328,9 +344,8 @@ class Book:
 
     def _consume(self, fact: r.DirectiveConsumed, at: Instant) -> None:
         directive = self._end(fact.id, Event.CONSUME, "", at)
-        if fact.attempt:
-            until = min(directive.expires_at, at + self._repeat_s * SECOND)
-            self.repeats[directive.id] = Repeat(directive, fact.key_digest, fact.attempt, Instant(until))
+        if at < fact.repeat_until_at:
+            self.repeats[directive.id] = Repeat(directive, fact.key_digest, fact.attempt, fact.repeat_until_at)
             self.by_signer.setdefault(directive.signer_digest, {})[directive.id] = None
 
     def _drop_repeats(self, ids: Iterable[DirectiveId]) -> None:
@@ -338,14 +353,13 @@ class Book:
             _unlist(self.by_signer, self.repeats.pop(id).directive.signer_digest, id)
 
     def _go_back(self, at: Instant) -> None:
-        """The one record whose time may be before the newest: nothing that time alone protects outlives it."""
+        """The one record whose time may be before the newest: what was open by the wrong clock is not left open."""
         self.newest_at = at
-        self.signed_after_at = Instant(at + LEEWAY_S * SECOND)
+        self._forgotten_minute = at // _MINUTE
         for cn in list(self.by_agent):
             self._end_all(cn, Reason.CLOCK_ACCEPTED, at)
         self._drop_repeats(list(self.repeats))
         self.tickets.clear()
-        self.last_seen.clear()
 
     def _void_tickets(self, cn: Cn) -> None:
         for digest in [d for d, ticket in self.tickets.items() if ticket.cn == cn and not ticket.answer]:
@@ -382,4 +396,4 @@ class Book:
 
     def _not_pointed(self, fact: r.PointerFailed) -> None:
         if directive := self.directives.get(fact.id):
-            directive.pointer = PointerState(fact.attempt, fact.channel, _NEVER, fact.next_at, fact.why)
+            directive.pointer = PointerState(fact.attempt, fact.channel, r.NEVER, fact.next_at, fact.why)

@@ -18,6 +18,7 @@ from broker.wire import names
 from broker.wire.caller import Caller
 from broker.wire.names import DirectiveId, Generation, Instant
 from broker.wire.records import ConsumeRepeated, DirectiveConsumed, DirectiveInvalidated, DirectiveReported, Draft
+from broker.wire.times import SECOND
 from broker.wire.verified import Standing
 
 
@@ -41,9 +42,9 @@ class _Found:
 
 
 def consume(
-    book: Book, now: Instant, *, caller: Caller, raw_id: str, attempt: str, standing: Standing
+    book: Book, now: Instant, *, caller: Caller, raw_id: str, attempt: str, standing: Standing, repeat_s: int
 ) -> Decision[bytes]:
-    """The exact statement bytes, once, for the caller that it is for; or, on the same attempt, once more."""
+    """The exact statement bytes, once, for the caller that it is for; or, on the same attempt, for repeat_s again."""
     if bar := identity.barred(book, caller, now):
         return _asked(caller, "consume").refuse(bar)
     found = _find(book, caller, raw_id)
@@ -56,7 +57,8 @@ def consume(
         reason = Reason.SIGNERS_UNAVAILABLE
     if reason is not None or directive is None:
         return _miss(caller, "consume", found, reason or Reason.UNKNOWN_ID)
-    fact = DirectiveConsumed(directive.id, caller.cn, caller.generation, caller.key_digest, attempt)
+    until = min(directive.expires_at, now + repeat_s * SECOND) if attempt else 0
+    fact = DirectiveConsumed(directive.id, caller.cn, caller.generation, caller.key_digest, attempt, Instant(until))
     return Decision((Draft(fact),), directive.statement)
 
 

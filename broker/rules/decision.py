@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Decision(Generic[T]):
     """drafts: facts in the order they are to be written; exactly one of answer and refused is meant.
 
-    noted: the refusal as the journal shall have it, identical ones folded; None where a draft already says it.
+    noted: the refusal as the journal shall have it, where those of one caller fold; None where a draft already says it.
     """
 
     drafts: tuple[Draft, ...] = ()

@@ -12,6 +12,11 @@ Bucket = NewType("Bucket", int)
 """A bucket's level, as the Instant at which it will be full again: one number, nothing to refill by a timer."""
 
 
+def full(bucket: Bucket, now: Instant) -> bool:
+    """Is it as good as one that was never used, and so may be forgotten?"""
+    return bucket <= now
+
+
 @dataclass(frozen=True, slots=True)
 class TokenBucket:
     """Holds `capacity` tokens, gains `refill_per_s` (more than 0) a second, and gives one to each thing allowed.
@@ -36,10 +41,6 @@ class TokenBucket:
     def _level(self, bucket: Bucket | None, now: Instant) -> int:
         """Full is now or earlier; emptier than empty is a clock that was set back."""
         return now if bucket is None else min(max(bucket, now), now + self.capacity * self._interval)
-
-    def full(self, bucket: Bucket, now: Instant) -> bool:
-        """Is it as good as one that was never used, and so may be forgotten?"""
-        return bucket <= now
 
     @property
     def _interval(self) -> int:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
 
+NEVER = Instant(0)
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceCreated:
@@ -32,8 +34,7 @@ class BrokerStopped:
 class ClockAccepted:
     """The operator told the broker to go on with a clock that was behind the journal, whose newest time was journal_at.
 
-    What was active is invalidated, open tickets are void, and what was signed before is not taken any more: what the
-    journal forgot in the time that was taken back could return.
+    What was active is invalidated, open tickets are void. What was used in the time that is taken back stays used.
     """
 
     journal_at: Instant
@@ -133,13 +134,14 @@ class DirectiveAdmitted:
 
 @dataclass(frozen=True, slots=True)
 class DirectiveConsumed:
-    """The one compare-and-swap. attempt is empty when the client gave none."""
+    """The one compare-and-swap. attempt is empty when the client gave none; until repeat_until_at it may ask again."""
 
     id: DirectiveId
     cn: Cn
     generation: Generation
     key_digest: Digest
-    attempt: str
+    attempt: str = ""
+    repeat_until_at: Instant = NEVER
 
 
 @dataclass(frozen=True, slots=True)

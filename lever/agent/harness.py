@@ -2,8 +2,8 @@
 
 The formats, as their makers write them down (seen in November 2026):
 
-- Claude Code: `.mcp.json` and `~/.claude.json` hold `mcpServers`: https://code.claude.com/docs/en/mcp; a bare tool name in
-  `permissions.deny` takes the tool away: https://code.claude.com/docs/en/permissions; the tools' names:
+- Claude Code: `.mcp.json` and `~/.claude.json` hold `mcpServers`: https://code.claude.com/docs/en/mcp; a bare tool name
+  in `permissions.deny` takes the tool away: https://code.claude.com/docs/en/permissions; the tools' names:
   https://code.claude.com/docs/en/tools-reference; skills: https://code.claude.com/docs/en/skills
 - Codex: `[mcp_servers.NAME]`, in a project only once it is trusted: https://developers.openai.com/codex/mcp; skills in
   `.agents/skills`: https://developers.openai.com/codex/skills; `features.shell_tool`:
@@ -84,9 +84,7 @@ def place(harness: Harness, scope: Scope, cwd: Path, home: Path, env: Mapping[st
     root = home if user else cwd
     if harness == "codex":
         folder = _moved(env, "CODEX_HOME") or home / ".codex" if user else cwd / ".codex"
-        return Place(
-            folder if user else cwd, folder / "config.toml", root / ".agents" / _SKILL, folder / "config.toml"
-        )
+        return Place(folder if user else cwd, folder / "config.toml", root / ".agents" / _SKILL, folder / "config.toml")
     if harness == "opencode":
         base = _moved(env, "XDG_CONFIG_HOME")
         folder = (base or home / ".config") / "opencode" if user else cwd

@@ -22,12 +22,12 @@ _BEYOND_JSON = re.compile(r"//|/\*|,\s*[}\]]")
 
 
 class Unreadable(Exception):
-    """The text is not in its format. commented: it is JSON with comments or trailing commas, as some harnesses take."""
+    """The text can't be added to. sound: it may be right all the same, as its harness reads it."""
 
-    def __init__(self, why: str, *, commented: bool = False) -> None:
+    def __init__(self, why: str, *, sound: bool = False) -> None:
         super().__init__(why)
         self.why = why
-        self.commented = commented
+        self.sound = sound
 
 
 class Taken(Exception):
@@ -64,15 +64,23 @@ def merged(text: str, file: File) -> str:
         if (value := _missing(data, want)) is None:
             continue
         text = form.put(text, want.keys, value)
-        expected = _with(data, want.keys, value)
-        if (data := form.parse(text)) != expected:
-            raise Unreadable(f"found no place for {'.'.join(want.keys)} that leaves the rest as it is")
+        data = _with(data, want.keys, value)
+        if not _says(form, text, data):
+            why = f"expected a place for {'.'.join(want.keys)} that leaves the rest as it is, found none"
+            raise Unreadable(why, sound=True)
     return text
 
 
 def snippet(file: File) -> str:
     """The file as it would be if it held nothing else."""
     return merged("", file)
+
+
+def _says(form: Format, text: str, data: dict[str, Any]) -> bool:
+    try:
+        return form.parse(text) == data
+    except Unreadable:
+        return False
 
 
 def _missing(data: dict[str, Any], want: Want) -> Any:
@@ -110,8 +118,10 @@ def _parse_json(text: str) -> dict[str, Any]:
     try:
         data = json.loads(text, object_pairs_hook=distinct, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
-        commented = _BEYOND_JSON.search(_JSON_STRING.sub('""', text)) is not None
-        raise Unreadable(f"expected JSON, found: {error}", commented=commented) from error
+        if _BEYOND_JSON.search(_JSON_STRING.sub('""', text)):
+            why = "expected JSON without comments or trailing commas, found some"
+            raise Unreadable(why, sound=True) from error
+        raise Unreadable(f"expected JSON, found: {error}") from error
     if not isinstance(data, dict):
         raise Unreadable(f"expected a JSON object, found {json.dumps(data)[:40]}")
     return data

@@ -72,11 +72,15 @@ def keep_renewed(
     """
     tries = Tries(draw())
     current = folder.read()
-    ahead = 0
+    ahead, fresh = 0, current.holder.cert_digest
     while True:
         found = folder.read()
         if found.holder.cert_digest != current.holder.cert_digest:
+            if found.holder.cert_digest != fresh:
+                ahead = 0  # an enrolment beside us, by whatever clock
             current, tries = found, Tries(draw())
+        if clock() < current.holder.not_before_at + ahead:
+            ahead = 0  # our clock was put right
         begin_at, end_at = Instant(current.holder.not_before_at + ahead), Instant(current.holder.not_after_at + ahead)
         if tries.failures and clock() >= end_at:
             raise explained(Barred(""), current, clock())
@@ -91,7 +95,7 @@ def keep_renewed(
             say(told(done, tries, now, begin_at, end_at))
         elif done.outcome is Outcome.RENEWED:
             renewed(done)
-            ahead = _ahead(done.identity, now)
+            ahead, fresh = _ahead(done.identity, now), done.identity.holder.cert_digest
             if ahead:
                 say(f"WARNING: here it is {show(now)}, and the certificate that came now is older than half its life: "
                     "one of the two clocks is wrong; going by the certificate's")  # fmt: skip

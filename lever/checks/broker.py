@@ -40,16 +40,16 @@ def _silent(place: Place, error: CliError) -> Finding:
     holder = state.holder(place.config.state) if error.exit is Exit.NOT_REACHABLE else None
     if holder:
         text = f"process {holder} holds the state folder, but {place.socket} does not answer"
-        return Finding("broker", "fail", text, f"kill {holder} && {_serve(place)}")
+        return Finding("broker", "fail", text, f"kill {holder}; once it has ended: {_serve(place)}")
     return Finding("broker", "fail", error.text, _serve(place) if error.hint == SERVE else error.hint)
 
 
 def _clock(place: Place, health: dict[str, Any], ahead_s: float) -> Finding:
     if health.get("clock_behind"):
         text = "the broker's journal knows a later time than its clock: it decides nothing until then"
-        hint = f"{clocks.MEND}; or if the clock is right: {_serve(place)} --accept-clock"
+        hint = f"{clocks.MEND}; or if the clock is right, stop the broker, then: {_serve(place)} --accept-clock"
         return Finding("clock", "fail", text, hint)
-    if abs(ahead_s) > clocks.LEEWAY_S:
+    if abs(ahead_s) > clocks.AGREE_S:
         level: Level = "fail" if abs(ahead_s) > clocks.FRESH_S else "warn"
         return Finding("clock", level, clocks.words(ahead_s), clocks.MEND)
     return Finding("clock", "ok", "not behind the journal, and that of this machine")

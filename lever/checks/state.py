@@ -93,20 +93,31 @@ def _private(path: Path) -> Iterator[Finding]:
             return
         if mode & 0o077:
             yield Finding(_ABOUT, "fail", f"{each} is open to others (mode {mode:04o})", mend)
-        elif mode != 0o700:
+        elif mode & 0o700 != 0o700:
             yield Finding(_ABOUT, "fail", f"{each} can't be written by its owner (mode {mode:04o})", mend)
 
 
 def _read_only(path: Path, mount: Mount | None) -> Iterator[Finding]:
-    if os.statvfs(path).f_flag & os.ST_RDONLY:
+    disk = _disk(path)
+    if disk and disk.f_flag & os.ST_RDONLY:
         point = shlex.quote(mount.point) if mount else "MOUNT_POINT"
         text = f"{path} lies on a file system that is mounted read-only"
         yield Finding(_ABOUT, "fail", text, f"mount -o remount,rw {point}")
 
 
+def _disk(path: Path) -> os.statvfs_result | None:
+    """What the file system says of itself; None where it does not answer, which the journal's check tells."""
+    try:
+        return os.statvfs(path)
+    except OSError:
+        return None
+
+
 def _room(path: Path, mount: Mount | None) -> Iterator[Finding]:
     """Is there space for the journal? It stops the broker when there is none."""
-    disk = os.statvfs(path)
+    disk = _disk(path)
+    if disk is None:
+        return
     free_bytes = disk.f_bavail * disk.f_frsize
     if disk.f_blocks == 0 or free_bytes >= _LITTLE_BYTES:
         return

@@ -25,9 +25,10 @@ _HEADERS = ("AGENT", "GEN", "STATE", "CERTIFICATE UNTIL", "SEEN", "OPEN")
 
 
 def _agents_side(group: Story) -> None:
-    from lever.commands import agent_side
+    from lever.commands import agent_install, agent_side
 
     agent_side.register(group)
+    group.add_command(agent_install.install)
 
 
 @click.group(cls=Story, later=_agents_side)

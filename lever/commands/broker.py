@@ -53,7 +53,7 @@ def serve(place: Place, accept_clock: bool) -> int:
 
     A clock that is behind the journal's newest time stops every decision. Where it is the journal that is wrong (the
     clock once stood in the future), --accept-clock writes that down and goes on: what was active is invalidated, open
-    invitations are void, and for two minutes nothing that is signed counts.
+    invitations are void. An agent whose certificate was renewed by the wrong clock needs a new invite.
     """
     from broker.daemon import serve as run
 

@@ -193,6 +193,26 @@ def test_a_clock_that_is_ahead_makes_the_loop_renew_no_more_often(
     assert world.said[0].startswith("WARNING: here it is ")
 
 
+def test_a_clock_that_is_put_right_again_does_not_let_the_certificate_end(
+    broker: FakeBroker, world: World, enrolled: IdentityFolder
+) -> None:
+    broker.issue = None
+    begun = world.at
+    world.at = world.begun = Instant(begun + 20 * HOUR)
+
+    def put_right() -> None:
+        if world.done and world.at > begun + 20 * HOUR:
+            world.at = Instant(world.at - 20 * HOUR)
+        if world.at > begun + 13 * HOUR and len(world.done) > 1:
+            raise Enough
+
+    world.before_sleep = put_right
+    world.hours = 60
+    with pytest.raises(Enough):
+        world.run(enrolled)
+    assert world.at < begun + 14 * HOUR, "renewed at the half-life by the right clock, not twenty hours later"
+
+
 def test_the_loop_ends_when_the_folder_can_not_be_used(world: World, enrolled: IdentityFolder) -> None:
     def damage() -> None:
         enrolled.file.write_bytes((content(enrolled) or b"")[:100])

@@ -73,7 +73,7 @@ def _split(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [words for words in LEAVES if words not in ("lever broker serve", "lever completion")]
+    "words", [words for words in LEAVES if words not in ("lever broker serve", "lever agent mcp", "lever completion")]
 )
 def test_every_command_takes_json(words: str) -> None:
     assert "--json" in help_of(words)

@@ -216,7 +216,7 @@ def test_a_second_daemon_on_a_state_folder_is_told_by_serve_and_doctor(stopped: 
     assert f"hint:  stop that broker first: kill {first}" in served.stderr
     (told,) = stopped.doctor(second)
     assert f"process {first} {HELD}" in told["text"]
-    kill, serve = told["hint"].split(" && ")
+    kill, serve = told["hint"].split("; once it has ended: ")
     stopped.sh(kill)
     assert stopped.rig.daemon.wait(30) == 0
     assert serve == f"lever broker serve {second}"
@@ -240,7 +240,7 @@ def test_a_journal_from_the_future_is_mended_by_a_right_clock_or_by_accepting_it
     assert "the journal is 3" in tested.stdout
     assert "ahead of the clock" in tested.stdout
     stopped.rig.stop()
-    hint = f"; or if the clock is right: lever broker serve {stopped.rig.config} --accept-clock"
+    hint = f"; or if the clock is right, stop the broker, then: lever broker serve {stopped.rig.config} --accept-clock"
     assert told["hint"].endswith(hint)
     stopped.rig.start("--accept-clock", wrapper=stopped.prefix, env=stopped.environment())
     assert stopped.doctor() == []

@@ -59,7 +59,7 @@ class Stage:
 
     def __init__(self, *, per_minute: int = 600, parallel: int = 64, chance: float = 1.0) -> None:
         self.scheduler = FakeScheduler(START)
-        self.book = Book(Instance("demo"), 60)
+        self.book = Book(Instance("demo"))
         self.facts: list[tuple[Instant, Fact]] = []
         self.take_fails: list[BrokerError] = []
         self.default = ScriptedChannel()

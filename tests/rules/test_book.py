@@ -26,7 +26,7 @@ def test_an_id_used_again_after_its_tombstone_lives_one_life_at_a_time() -> None
         (1, DirectiveConsumed(ID, Cn("a"), Generation(1), ZERO, "")),
         (later, admitted(later)),
     ]
-    book = Book(Instance("demo"), 60)
+    book = Book(Instance("demo"))
     for seq, (at, fact) in enumerate(facts, 1):
         book.apply(Record(seq, Instant(at), ZERO, (), fact), None)
     expired_at = Instant(later + 601 * SECOND)

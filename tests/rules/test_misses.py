@@ -69,12 +69,12 @@ def book_of() -> Book:
         *enrolled(CN, 1), admitted("older", generation=1), *enrolled(CN, 2), *enrolled(OTHER, 1),
         admitted("open"), admitted("theirs", OTHER, 1),
         admitted("early", opens_at=DAY - 1), admitted("shut", ends_at=2),
-        admitted("consumed"), DirectiveConsumed(DirectiveId("consumed"), CN, Generation(2), ZERO, "attempt"),
+        admitted("consumed"), DirectiveConsumed(DirectiveId("consumed"), CN, Generation(2), ZERO, "attempt", DAY),
         admitted("revoked"), DirectiveRevoked(DirectiveId("revoked"), FINGERPRINT),
         admitted("expired"), DirectivesExpired(("expired",)),
         admitted("invalid"), DirectiveInvalidated(DirectiveId("invalid"), Reason.KEY_NOT_STANDING),
     ]  # fmt: skip
-    book = Book(Instance("demo"), 60)
+    book = Book(Instance("demo"))
     for seq, fact in enumerate(facts, 1):
         book.apply(Record(seq, Instant(3), ZERO, (), fact), None)
     return book
@@ -102,7 +102,7 @@ def miss(id: str, generation: int, standing: Standing = STANDING) -> tuple[list[
     for name in ("directives", "tombstones", "repeats", "agents"):
         setattr(book, name, Watched(name, seen, getattr(book, name)))
     caller = Caller(CN, Generation(generation), DAY, ZERO, ZERO)
-    decision = consume.consume(book, NOW, caller=caller, raw_id=id, attempt="other", standing=standing)
+    decision = consume.consume(book, NOW, caller=caller, raw_id=id, attempt="other", standing=standing, repeat_s=60)
     return seen, decision
 
 

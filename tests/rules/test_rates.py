@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.rules.rates import Bucket, TokenBucket
+from broker.rules.rates import Bucket, TokenBucket, full
 from broker.wire.names import Instant
 from broker.wire.times import SECOND
 
@@ -106,8 +106,8 @@ def test_the_edge_of_a_minute_doubles_nothing() -> None:
 def test_a_full_bucket_may_be_forgotten() -> None:
     bucket = TokenBucket(2, 1.0)
     state, _ = bucket.take(None, Instant(0))
-    assert not bucket.full(state, Instant(SECOND - 1))
-    assert bucket.full(state, Instant(SECOND))
+    assert not full(state, Instant(SECOND - 1))
+    assert full(state, Instant(SECOND))
     assert allowed_at(bucket, [SECOND] * 3) == [SECOND] * 2
 
 

@@ -1,4 +1,4 @@
-"""Identical refusals fold, none is lost, and what is written at once does not depend on the reason."""
+"""Refusals of one caller fold, none is lost, and what is written at once does not depend on the reason."""
 
 from __future__ import annotations
 

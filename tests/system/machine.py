@@ -22,14 +22,15 @@ REPOSITORY = HERE.parent.parent
 BOOT_LIMIT_S = 40.0
 COMMAND_LIMIT_S = 60.0
 NEEDED = ("systemd-nspawn", "systemd-run", "unshare", "nsenter", "setpriv")
+PACKAGES = "systemd, systemd-container, util-linux"
 
 
-def required() -> None:
-    """Skip with the reason where no machine can be booted; in CI that is a failure."""
-    missing = [name for name in NEEDED if not shutil.which(name)]
+def required(needed: tuple[str, ...] = NEEDED, packages: str = PACKAGES) -> None:
+    """Skip with the reason where no namespaces can be made or a program is missing; in CI that is a failure."""
+    missing = [name for name in needed if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")]
     reason = "needs Linux" if sys.platform != "linux" else "needs root" if os.geteuid() else ""
     if not reason and missing:
-        reason = f"needs {', '.join(missing)} (Debian: systemd, systemd-container, util-linux)"
+        reason = f"needs {', '.join(missing)} (Debian: {packages})"
     if not reason and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
         reason = "needs to make mount namespaces"
     if reason and os.environ.get("CI"):

@@ -89,7 +89,7 @@ def test_layout() -> None:
         b"\xff" * 32,
         "directive_consumed",
         [[REF.digest, 1, 40, 500]] * 2,
-        {"id": "d-1", "cn": "worker-a", "generation": 3, "key_digest": bytes(32), "attempt": ""},
+        {"id": "d-1", "cn": "worker-a", "generation": 3, "key_digest": bytes(32), "attempt": "", "repeat_until_at": 0},
     ]
 
 
