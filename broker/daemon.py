@@ -229,9 +229,11 @@ class Broker:
     def _durable(self, records: tuple[Record, ...]) -> None:
         self._outbox.hear(records)
         self._watchers.tell(records)
-        for record in records:
-            if isinstance(record.fact, AgentRevoked | AgentFrozen | AgentEnrolled):
-                self._inbox.wake(record.fact.cn)
+        changed = [r.fact.cn for r in records if isinstance(r.fact, AgentRevoked | AgentFrozen | AgentEnrolled)]
+        for cn in changed:
+            self._inbox.wake(cn)
+        for door in self._doors if changed else ():
+            door.review()
 
     def _disk_failed(self, why: Fatal) -> None:
         log.critical("stopping: the disk's state is unknown", extra={"why": why.why, "hint": why.hint})
@@ -330,6 +332,7 @@ class Broker:
                     max_connections=limits.max_connections,
                     max_connections_per_agent=limits.max_connections_per_agent,
                 ),
+                door.stands,
             )
         )
 

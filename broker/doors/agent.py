@@ -180,8 +180,18 @@ class AgentDoor:
         now = self.clock()
         if bar := identity.barred(self.turn.book, caller, now):
             await self._refuse(caller.cn, op, bar)
-        self.turn.book.last_seen[caller.cn] = now
+        if not identity.stale(self.turn.book, caller):
+            self.turn.book.last_seen[caller.cn] = now
         return caller
+
+    def stands(self, der: bytes) -> bool:
+        """Is this the certificate of an agent as it is enrolled now?"""
+        try:
+            caller = self.authority.caller_of(der)
+        except Untrusted:
+            return False
+        book = self.turn.book
+        return not (identity.barred(book, caller, self.clock()) or identity.stale(book, caller))
 
     async def limit(self, op: str, who: Caller | Digest | None) -> None:
         """Charge an identity, a ticket, or all strangers together. A replaced identity uses up nothing of the new."""

@@ -274,8 +274,8 @@ class Connection(HttpToolsProtocol):
         self._look()
 
     def may_make_room(self) -> bool:
-        """Does it keep us waiting without ever having shown a certificate?"""
-        return self.peer.certificate_der is None and self.waiting is not Waiting.NOTHING
+        """Does a stranger keep us waiting, one without a certificate that stands?"""
+        return self.holder is None and self.waiting is not Waiting.NOTHING
 
     def gone(self) -> asyncio.Future[None]:
         """Done when the connection is lost."""

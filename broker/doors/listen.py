@@ -18,7 +18,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from broker.doors.connection import Connection
-from broker.doors.deadlines import Limits
+from broker.doors.deadlines import Limits, Waiting
 from broker.doors.peer import Peer
 from broker.doors.socket import peer_uid
 
@@ -31,12 +31,15 @@ _ACCEPTS_PER_WAKE = 64
 _PAUSE_S = 0.2  # after the system refused us a descriptor or memory
 _COMPLAIN_EVERY_S = 60.0
 _CUT_S = 1.0
+_RECEIVE_BYTES = 16384
+_KEPT_FOR_STRANGERS = 16  # of so many places one is theirs, or nobody could enrol
 
 
 class Door:
     """Some listening sockets and the application behind them, on the running event loop.
 
-    context: for TLS; None for a unix socket. The sockets are bound already and belong to the door from now on.
+    context: for TLS; None for a unix socket. stands: is this client certificate (DER) still somebody's? If not, its
+    holder is a stranger here. The sockets are bound already and belong to the door from now on.
     Connections are accepted here, not by the loop's own server: so unfinished handshakes can be counted and dropped.
     """
 
@@ -47,11 +50,13 @@ class Door:
         sockets: Sequence[socket.socket],
         context: ssl.SSLContext | None = None,
         limits: Limits | None = None,
+        stands: Callable[[bytes], bool] = lambda _der: True,
     ) -> None:
         self.name = name
         self._sockets = list(sockets)
         self._context = context
         self._limits = limits or Limits()
+        self._stands = stands
         self._config = _uvicorn_config(app)
         self._state = ServerState()
         self._arriving: dict[asyncio.Task[None], None] = {}  # in order of arrival
@@ -121,6 +126,9 @@ class Door:
                 self._loop.call_later(_PAUSE_S, self._resume, listener)
                 return
             accepted.setblocking(False)
+            if self._context is not None:
+                # All that lies in the buffer is decrypted in one go: with a large one a client stops the door for seconds.
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
             task = self._loop.create_task(self._arrive(accepted))
             self._arriving[task] = None
             task.add_done_callback(partial(self._arrived, accepted))
@@ -161,6 +169,8 @@ class Door:
     def _admit(self, connection: Connection) -> bool:
         """Is there room, or does another connection make room for this one?"""
         self._watch()
+        if not self._known(connection):
+            connection.holder = None
         if connection.holder is not None:
             same = sum(each.holder == connection.holder for each in self._open())
             if same > self._limits.max_connections_per_agent:
@@ -172,11 +182,23 @@ class Door:
         if len(staying) <= self._limits.max_connections:
             return True
         self._complain("too many connections")
-        loser = _loser(staying, connection)
+        loser = _loser(staying, connection, self._limits.max_connections)
         if loser is None:
             return False
         loser.transport.abort()
         return True
+
+    def review(self) -> None:
+        """Whose certificate stands no longer is a stranger from now on; who of them is idle goes."""
+        for connection in self._open():
+            if connection.holder is not None and not self._known(connection):
+                connection.holder = None
+                if connection.may_make_room():
+                    connection.transport.abort()
+
+    def _known(self, connection: Connection) -> bool:
+        der = connection.peer.certificate_der
+        return der is None or self._stands(der)
 
     def _complain(self, what: str) -> None:
         """Say it once a minute: whoever causes it could cause it a thousand times a second."""
@@ -210,19 +232,21 @@ def allow_descriptors(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
-def _loser(staying: Sequence[Connection], newcomer: Connection) -> Connection | None:
-    """Who makes room: a silent one without a certificate; for an agent also one of the agent that holds most.
+def _loser(staying: Sequence[Connection], newcomer: Connection, places: int) -> Connection | None:
+    """Who makes room: a silent stranger; for an agent also one of the identity that holds most, and for a stranger too
+    while agents hold the places that are kept for strangers.
 
-    Of these, the one whose time is up first; among those at work, the oldest. Nobody loses an only connection so.
+    Of these the oldest, those at work last: whoever enrols is gone in a moment. Nobody loses an only connection so.
     """
     others = [each for each in staying if each is not newcomer]
     losers = [each for each in others if each.may_make_room()]
-    if not losers and newcomer.holder is not None:
-        held = Counter(each.holder for each in staying)
-        del held[None]
+    held = Counter(each.holder for each in staying)
+    del held[None]
+    beyond = held.total() > places - places // _KEPT_FOR_STRANGERS
+    if held and not losers and (newcomer.holder is not None or beyond):
         most = max(held.values())
         losers = [each for each in others if held[each.holder] == most > 1]
-    return min(losers, key=lambda each: (each.deadline_at, each.opened_at), default=None)
+    return min(losers, key=lambda each: (each.waiting is Waiting.NOTHING, each.opened_at), default=None)
 
 
 def _uvicorn_config(app: Callable[..., Any]) -> Config:

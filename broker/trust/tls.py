@@ -28,6 +28,8 @@ def server_context(authority: CertificateAuthority) -> ssl.SSLContext:
     # A resumed session skips the certificate's dates: an expired certificate would go on working.
     context.num_tickets = 0
     context.options |= ssl.Options.OP_NO_TICKET
+    # OpenSSL's other groups include finite fields: a hello that costs its sender nothing costs us 20 ms.
+    context.set_ecdh_curve("prime256v1")
     context.set_alpn_protocols(["http/1.1"])
     return context
 

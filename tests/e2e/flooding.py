@@ -52,7 +52,7 @@ class Line:
     """One connection. What goes out and what comes back are the bytes on the wire."""
 
     def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+        self.socket = connected
         self._file = connected.makefile("rb")
 
     def __enter__(self) -> Line:
@@ -60,11 +60,11 @@ class Line:
 
     def __exit__(self, *why: object) -> None:
         self._file.close()
-        self._socket.close()
+        self.socket.close()
 
     def ask(self, request: bytes) -> bytes:
         """Send this and read the whole answer; of a stream, its head. b"" when the door closed without a word."""
-        self._socket.sendall(request)
+        self.socket.sendall(request)
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             line = self._file.readline()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import socket
+import ssl
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -277,3 +282,51 @@ def test_a_flood_with_a_spent_ticket_keeps_nobody_from_enrolling_anew(default_ri
     with flood(lambda: answers(rig, agent, lambda: spent)) as tally:
         tally.more(100)
         assert consumes(rig, rig.enrol(agent.cn), 2)
+
+
+@pytest.mark.promise("P11", "P16")
+@pytest.mark.parametrize("ending", ["enrolled anew", "revoked"])
+async def test_certificates_that_stand_no_longer_keep_nobody_from_enrolling(small_rig: Rig, ending: str) -> None:
+    """Each generation's certificate holds as many places as it may; TLS lets them in for the rest of their day."""
+    rig = small_rig
+    generations = [enrolled(rig, "many")]
+    for _ in range(4):
+        generations.append(rig.enrol(generations[0].cn))
+    if ending == "revoked":
+        rig.admin("/admin/agent_revoke", "agent_revoke", cn=generations[0].cn)
+    async with Crowd(rig, again=True) as crowd:
+        for one in generations:
+            await crowd.gather(Stall("idle", one.context(), agent_get("/inbox")), ROOM // 4)
+        newcomer = await asyncio.to_thread(enrolled, rig, "newcomer")
+        assert await asyncio.to_thread(consumes, rig, newcomer)
+
+
+@pytest.mark.promise("P11", "P15")
+async def test_agents_that_fill_the_door_leave_places_to_enrol(small_rig: Rig) -> None:
+    rig = small_rig
+    agents = [enrolled(rig, "full") for _ in range(4)]
+    async with Crowd(rig, again=True) as crowd:
+        for one in agents:
+            await crowd.gather(Stall("idle", one.context(), agent_get("/inbox")), ROOM // 4)
+        newcomer = await asyncio.to_thread(enrolled, rig, "newcomer")
+        assert await asyncio.to_thread(consumes, rig, newcomer)
+
+
+@pytest.mark.promise("P11", "P32")
+def test_no_client_gets_far_ahead_of_the_daemon(default_rig: Rig) -> None:
+    """What lies ready is decrypted in one go, so a megabyte of small records would stop the door for everybody."""
+    rig = default_rig
+    assert rig.daemon
+    agent = enrolled(rig, "ahead")
+    with agent_line(rig, agent.context()) as line:
+        line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        line.socket.setblocking(False)
+        os.kill(rig.daemon.pid, signal.SIGSTOP)
+        try:
+            sent = 0
+            with suppress(ssl.SSLWantWriteError, BlockingIOError):
+                while sent < 1 << 20:
+                    sent += line.socket.send(bytes(1024))
+        finally:
+            os.kill(rig.daemon.pid, signal.SIGCONT)
+    assert sent < 1 << 17

@@ -202,6 +202,17 @@ def test_an_older_tls_is_refused(door: Door, authority: CertificateAuthority) ->
     assert "protocol" in door.refusal(context).lower()
 
 
+@pytest.mark.promise("P11")
+@pytest.mark.parametrize("group", ["X25519", "secp384r1"])
+def test_one_group_is_spoken_so_that_no_hello_costs_much(
+    door: Door, authority: CertificateAuthority, group: str
+) -> None:
+    """The finite fields among OpenSSL's groups can't be asked for from here; they are gone with all the others."""
+    context = client(authority)
+    context.set_ecdh_curve(group)
+    assert "no suitable key share" in door.refusal(context).lower()
+
+
 @pytest.mark.promise("P16")
 def test_no_connection_is_resumed_so_that_each_certificate_is_looked_at(
     door: Door, authority: CertificateAuthority, tmp_path: Path
