@@ -41,12 +41,12 @@ MUTANTS = [
     ),
     Mutant(
         "P2", "the target's name is not compared", "broker/rules/consume.py",
-        "    if target.cn != caller.cn:", "    if False:",
+        "if target.cn != caller.cn else None", "if False else None",
         f"{DIRECTIVES}::test_another_agent_and_its_check_get_the_same_miss",
     ),
     Mutant(
         "P2", "the certificate's generation is not compared", "broker/rules/consume.py",
-        "    if not target.generation == caller.generation == found.live:", "    if target.generation != found.live:",
+        "if target.generation == caller.generation == found.live else", "if target.generation == found.live else",
         f"{DIRECTIVES}::test_the_predecessors_unexpired_certificate_gets_nothing_and_cannot_renew",
     ),
     Mutant(
@@ -147,7 +147,10 @@ MUTANTS = [
     ),
     Mutant(
         "P6", "a malformed id is looked up nowhere", "broker/rules/consume.py",
-        "        id = None\n", "        return _Found(None, None, None, None, None)\n",
+        "    id = key if names.is_directive_id(raw_id) else None\n",
+        "    id = key if names.is_directive_id(raw_id) else None\n"
+        "    if id is None:\n"
+        "        return _Found(None, None, None, None, None)\n",
         "tests/rules/test_misses.py::test_every_cause_of_a_miss_goes_the_same_way",
     ),
     Mutant(

@@ -127,7 +127,7 @@ class Door:
                 return
             accepted.setblocking(False)
             if self._context is not None:
-                # All that lies in the buffer is decrypted in one go: with a large one a client stops the door for seconds.
+                # What lies in the buffer is decrypted in one go: from a large one, a client stops the door for seconds.
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
             task = self._loop.create_task(self._arrive(accepted))
             self._arriving[task] = None

@@ -6,17 +6,17 @@ Each miss makes the same look-ups and the same note whatever its cause, so that 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from broker.errors import Malformed, Reason
+from broker.errors import Reason
 from broker.rules import identity
 from broker.rules.book import Book, Directive, Repeat, Tombstone
 from broker.rules.decision import Decision, Request
-from broker.rules.lifecycle import ENDED
+from broker.rules.lifecycle import ENDED, State
 from broker.rules.window import shut
 from broker.wire import names
 from broker.wire.caller import Caller
-from broker.wire.names import DirectiveId, Generation, Instant
+from broker.wire.names import Cn, DirectiveId, Generation, Instant
 from broker.wire.records import ConsumeRepeated, DirectiveConsumed, DirectiveInvalidated, DirectiveReported, Draft
 from broker.wire.times import SECOND
 from broker.wire.verified import Standing
@@ -28,6 +28,18 @@ class Pointer:
 
     id: DirectiveId
     notified_at: Instant
+
+
+class _Nobodys(NamedTuple):
+    """What is looked at in place of a directive that there is not."""
+
+    cn: Cn = Cn("")
+    generation: Generation = Generation(0)
+    not_before_at: Instant = Instant(0)
+    expires_at: Instant = Instant(0)
+
+
+_NOBODYS = _Nobodys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,30 +130,31 @@ def uphold(book: Book, now: Instant, *, standing: Standing) -> Decision[None]:
 
 
 def _find(book: Book, caller: Caller, raw_id: str) -> _Found:
-    try:
-        id = names.directive_id(raw_id)
-    except Malformed:
-        id = None
     key = DirectiveId(raw_id)
+    id = key if names.is_directive_id(raw_id) else None
     agent = book.agents.get(caller.cn)
     live = agent.generation if agent else None
     return _Found(id, book.directives.get(key), book.tombstones.get(key), book.repeats.get(key), live)
 
 
 def _why_not(found: _Found, caller: Caller, now: Instant) -> Reason | None:
-    """Why this caller can't have this directive now. Ownership comes first: nothing is said of what is another's."""
-    if found.id is None:
-        return Reason.MALFORMED_ID
-    target = found.directive or found.tombstone
-    if target is None:
-        return Reason.UNKNOWN_ID
-    if target.cn != caller.cn:
-        return Reason.OTHER_TARGET
-    if not target.generation == caller.generation == found.live:
-        return Reason.GENERATION_STALE
-    if found.directive is None:
-        return ENDED[found.tombstone.state] if found.tombstone else Reason.UNKNOWN_ID
-    return shut(found.directive.not_before_at, found.directive.expires_at, now)
+    """Why this caller can't have this directive now. Ownership comes first: nothing is said of what is another's.
+
+    All of it is looked at whatever is found, so that no cause is told by its time.
+    """
+    directive, tombstone = found.directive, found.tombstone
+    target = directive or tombstone or _NOBODYS
+    ended = ENDED[tombstone.state if tombstone else State.EXPIRED]
+    window = directive or _NOBODYS
+    closed = shut(window.not_before_at, window.expires_at, now)
+    reasons = (
+        Reason.MALFORMED_ID if found.id is None else None,
+        Reason.UNKNOWN_ID if target is _NOBODYS else None,
+        Reason.OTHER_TARGET if target.cn != caller.cn else None,
+        None if target.generation == caller.generation == found.live else Reason.GENERATION_STALE,
+        closed if directive else ended,
+    )
+    return next(filter(None, reasons), None)
 
 
 def _repeats(

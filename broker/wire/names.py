@@ -46,6 +46,11 @@ def directive_id(raw: object, where: str = "directive_id") -> DirectiveId:
     return DirectiveId(raw)
 
 
+def is_directive_id(raw: str) -> bool:
+    """Has it the alphabet of an id? For who may not take another time over one that has not."""
+    return _ID.fullmatch(raw) is not None
+
+
 def attempt(raw: object, where: str = "attempt") -> str:
     """A client's key for one attempt at a consume: the alphabet of an id. Raises Malformed."""
     return directive_id(raw, where)
