@@ -24,6 +24,7 @@ from broker.doors.admin import AdminRoutes, Bundle, Watchers, health_route
 from broker.doors.agent import AgentDoor, Rates
 from broker.doors.http import App
 from broker.doors.listen import Door, Limits, allow_descriptors
+from broker.doors.mcp import McpRoute
 from broker.doors.operator import Desk, DirectiveRoutes
 from broker.doors.socket import bind_operator_socket, bind_tcp
 from broker.effects.channels import Channel, CommandChannel, InboxChannel, environment_of
@@ -161,6 +162,7 @@ class Broker:
     _trust: OperatorTrust | None = None
     _context: Any = None
     _certificate: ServerCertificate = field(init=False)
+    _mcp: McpRoute | None = None
 
     async def start(self, disk: RealDisk, *, accept_clock: bool = False) -> None:
         """Everything up to both doors answering. Raises BrokerError."""
@@ -207,6 +209,8 @@ class Broker:
         self._watchers.close()
         for door in self._doors:
             await door.close(GRACE_S)
+        if self._mcp:
+            await self._mcp.close()
         if hasattr(self, "_outbox"):
             await self._outbox.stop()
         self._inbox.close()
@@ -322,10 +326,11 @@ class Broker:
                 enrol=_per(limits.enrol_per_minute, 60),
             ),
         )
+        self._mcp = McpRoute(door, version("lever-broker"))
         await self._open(
             Door(
                 "agent",
-                App(door.routes(), names),
+                App([*door.routes(), *self._mcp.routes()], names),
                 sockets,
                 self._context,
                 Limits(

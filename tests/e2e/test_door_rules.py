@@ -68,6 +68,10 @@ def _consumed(rig: Rig, agent: Agent) -> dict[str, str]:
     return {"id": id, "outcome": "done"}
 
 
+def _listing(rig: Rig, agent: Agent) -> dict[str, str]:
+    return {"jsonrpc": "2.0", "id": "1", "method": "tools/list"}
+
+
 def _cn(rig: Rig, agent: Agent) -> dict[str, str]:
     return {"cn": agent.cn}
 
@@ -88,6 +92,7 @@ AGENT_DOOR = [
     Call("/directive/check", _id, 4096, b'"state":"active"'),
     Call("/directive/report", _consumed, 8192, b'"reported":"done"'),
     Call("/inbox", says=b'"pointers":[]'),
+    Call("/mcp", _listing, 65536, b'"directive_consume"'),
 ]
 OPERATOR_DOOR = [
     Call("/directive/send", _signed_statement, PAIR, b'"delivered":true'),

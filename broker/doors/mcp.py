@@ -1,0 +1,122 @@
+"""POST /mcp on the agent door: Streamable HTTP over mutual TLS, for clients that can show a certificate.
+
+The SDK answers, in JSON and without sessions; this door has judged caller, method, type, size and JSON before. It is
+loaded by the first call: it takes a second that no other caller shall wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.doors.agent import AgentDoor
+from broker.doors.http import Request, Response, Route
+from broker.errors import Refused
+from broker.rules import identity
+from broker.wire import strict_json
+
+if TYPE_CHECKING:
+    from broker.wire.caller import Caller
+
+MAX_BODY_BYTES = 65536
+CALLER = "lever.caller"
+REQUEST = "lever.request"
+
+
+class Manager(Protocol):
+    """The SDK's session manager, as far as it is used."""
+
+    async def handle_request(self, scope: Any, receive: Any, send: Any) -> None: ...
+    def run(self) -> Any: ...
+
+
+@dataclass(slots=True)
+class McpRoute:
+    """One route, and the SDK behind it once somebody has called."""
+
+    door: AgentDoor
+    version: str
+    _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _manager: Manager | None = None
+    _running: asyncio.Task[None] | None = None
+
+    def routes(self) -> list[Route]:
+        """One method, one content type and one size."""
+        return [Route("POST", "/mcp", self.door.guarded("mcp", self._handle), "application/json", MAX_BODY_BYTES)]
+
+    async def close(self) -> None:
+        """End what the SDK keeps running."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def _handle(self, request: Request) -> Response:
+        caller = await self.door.caller(request, "mcp")
+        if why := identity.stale(self.door.turn.book, caller):
+            raise Refused(why)
+        strict_json.parse(request.body, "body", max_bytes=MAX_BODY_BYTES)
+        manager = self._manager or await self._load()
+        return await _bridged(manager, request, caller)
+
+    async def _load(self) -> Manager:
+        async with self._loading:
+            if self._manager is None:
+                sdk = await asyncio.to_thread(importlib.import_module, "broker.doors.mcp_server")
+                manager: Manager = sdk.manager(self.door, self.version)
+                ready = asyncio.Event()
+                self._running = asyncio.create_task(_run(manager, ready))
+                await ready.wait()
+                self._manager = manager
+            return self._manager
+
+
+async def _run(manager: Manager, ready: asyncio.Event) -> None:
+    async with manager.run():
+        ready.set()
+        await asyncio.Event().wait()
+
+
+async def _bridged(manager: Manager, request: Request, caller: Caller) -> Response:
+    """One request through the SDK's application, its answer gathered whole."""
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "https",
+        "path": request.path,
+        "raw_path": request.path.encode("ascii"),
+        "query_string": b"",
+        "root_path": "",
+        # The answer is JSON, whatever else a client would take.
+        "headers": [*((k, v) for k, v in request.headers.items() if k != b"accept"), (b"accept", b"application/json")],
+        "client": None,
+        "server": None,
+        "state": {},
+        CALLER: caller,
+        REQUEST: request,
+    }
+    taken = asyncio.Event()
+    status, kind, pieces = 500, "application/json", list[bytes]()
+
+    async def receive() -> dict[str, Any]:
+        if not taken.is_set():
+            taken.set()
+            return {"type": "http.request", "body": request.body, "more_body": False}
+        await asyncio.Event().wait()  # a client that leaves stops nothing: what was decided is carried out
+        raise AssertionError
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal status, kind
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            kind = next(
+                (value.decode("latin-1") for name, value in message["headers"] if name == b"content-type"), kind
+            )
+        else:
+            pieces.append(message.get("body", b""))
+
+    await manager.handle_request(scope, receive, send)
+    return Response(status, b"".join(pieces), content_type=kind)

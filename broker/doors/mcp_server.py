@@ -1,0 +1,90 @@
+"""What /mcp is made of: the SDK's server with the directive tools, each carried out by the agent door."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
+
+from broker.doors.agent import AgentDoor
+from broker.doors.http import Request
+from broker.doors.mcp import CALLER, MAX_BODY_BYTES, REQUEST
+from broker.errors import BrokerError, Malformed, Reason, Refused
+from broker.wire import directive_tools as tools
+from broker.wire import names
+from broker.wire.caller import Caller
+from broker.wire.names import Instant
+
+ATTEMPT = "lever.dev/attempt"
+_SAID = {
+    Reason.RATE_LIMITED: "too many calls: wait a minute",
+    Reason.CLOCK_BEHIND: "the broker's clock is behind its journal: nothing is decided until the operator mends it",
+}
+Context = ServerRequestContext[Any, Any]
+
+
+def manager(door: AgentDoor, version: str) -> StreamableHTTPSessionManager:
+    """Stateless, answers in JSON; Host and Origin are judged by the door already."""
+    listed = ListToolsResult(tools=[Tool.model_validate(tool) for tool in tools.TOOLS])
+
+    async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        return listed
+
+    async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
+        assert context.request is not None
+        scope = context.request.scope
+        try:
+            call = tools.parse(params.name, params.arguments or {})
+            raw = await _answer(door, call, scope[REQUEST], scope[CALLER], _attempt(context))
+        except Malformed as error:
+            return _failed(str(error))
+        except Refused as error:
+            return _failed(_SAID.get(error.reason, "not found"))
+        except BrokerError:
+            return _failed("not found")
+        answer = json.loads(raw)
+        text = json.dumps(answer, ensure_ascii=False, indent=2)
+        return CallToolResult(content=[TextContent(text=text)], structured_content=answer)
+
+    server = Server(
+        "lever",
+        version=version,
+        title="Operator directives",
+        instructions=tools.INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+    return StreamableHTTPSessionManager(
+        server, json_response=True, stateless=True, max_request_body_size=MAX_BODY_BYTES
+    )
+
+
+async def _answer(door: AgentDoor, call: tools.Call, request: Request, caller: Caller, attempt: str) -> bytes:
+    """As the JSON routes answer. Raises Refused."""
+    match call:
+        case tools.Consume():
+            await door.limit("consume", caller)
+            return await door.consumed(caller, call.id, attempt)
+        case tools.Check():
+            await door.limit("check", caller)
+            return await door.checked(caller, call.id)
+        case tools.Inbox():
+            await door.limit("inbox", caller)
+            return await door.waiting(request, caller, float(call.wait_s), Instant(0))
+        case tools.Report():
+            await door.limit("report", caller)
+            return await door.reported(caller, call.id, call.outcome, call.note)
+
+
+def _attempt(context: Context) -> str:
+    """The client's key for this consume, from the call's `_meta`. Raises Malformed."""
+    raw = (context.meta or {}).get(ATTEMPT, "")
+    return names.attempt(raw, ATTEMPT) if raw else ""
+
+
+def _failed(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
