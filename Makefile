@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: demo test check source bench lock clean
+.PHONY: demo test check source bench interop lock clean
 
 demo: $(INSTALLED)  ## run the main job for real, in a temporary folder
 	@$(BIN)/python demo/run.py
@@ -22,6 +22,9 @@ source: $(INSTALLED)
 
 bench: $(INSTALLED)  ## real daemons, medians with spread
 	$(BIN)/python -m bench
+
+interop: $(INSTALLED)  ## an older official MCP client against `lever agent mcp` (installs it from the index)
+	$(BIN)/python -m interop.run
 
 $(INSTALLED): requirements-dev.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
