@@ -1,10 +1,12 @@
 """The main job, for real: every step is a run of the installed `lever`, in a temporary folder, with nothing prepared.
 
-Neither package is imported here: what you see is what you can type. The exit status is 1 if any step is not as told.
+Neither of our packages is imported here: what you see is what you can type. The exit status is 1 if any step is not as
+told.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -17,6 +19,9 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
+
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult
 
 LEVER = str(Path(sys.executable).with_name("lever"))
 WIDTH = 80
@@ -151,7 +156,10 @@ def tell(story: Story) -> None:
     if again != spent:
         raise NotAsToldError("the miss after the restart differs from the one before")
 
-    chapter("6. The record")
+    chapter("6. The same through MCP, as a harness does it")
+    through_mcp(story)
+
+    chapter("7. The record")
     print_lines(story.lever("journal", "verify"))
 
 
@@ -226,6 +234,26 @@ def forge(story: Story) -> str:
     refused = story.lever("directive", "submit", "forged.json", expect=6)
     say(f"one word changed: {next(line for line in refused.stderr.splitlines() if line.startswith('error'))}")
     return str(json.loads(raw)["directive_id"])
+
+
+def through_mcp(story: Story) -> None:
+    """The official client starts what stands in the harness's own configuration, and calls the tool."""
+    story.lever("agent", "install", "claude-code", "--write", "--identity", "worker-a")
+    entry = json.loads((story.folder / ".mcp.json").read_text())["mcpServers"]["lever"]
+    id = send(story, "worker-a", "--instruction", "Tidy up, please.")
+
+    async def call() -> CallToolResult:
+        async with Client(StdioServerParameters(command=entry["command"], args=entry["args"])) as client:
+            say(f"tools: {', '.join(tool.name for tool in (await client.list_tools()).tools)}")
+            result = await client.call_tool("directive_consume", {"id": id})
+            await client.call_tool("directive_report", {"id": id, "outcome": "done", "note": "All tidy."})
+            return result
+
+    result = asyncio.run(call())
+    if result.is_error or result.structured_content["advisory_text"] != "Tidy up, please.":
+        raise NotAsToldError(f"the tool answered {result}")
+    say(f"directive_consume gave: {json.dumps(result.structured_content)}")
+    print_lines(story.lever("directive", "show", id))
 
 
 def print_lines(done: subprocess.CompletedProcess[str]) -> None:

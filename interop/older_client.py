@@ -9,12 +9,12 @@ from mcp.client.stdio import stdio_client
 
 
 async def main(id: str, program: str, *args: str) -> None:
-    async with stdio_client(StdioServerParameters(command=program, args=list(args))) as (read, write):
-        async with ClientSession(read, write) as session:
-            told = await session.initialize()
-            tools = await session.list_tools()
-            result = await session.call_tool("directive_consume", {"id": id})
-            again = await session.call_tool("directive_consume", {"id": id})
+    started = stdio_client(StdioServerParameters(command=program, args=list(args)))
+    async with started as (read, write), ClientSession(read, write) as session:
+        told = await session.initialize()
+        tools = await session.list_tools()
+        result = await session.call_tool("directive_consume", {"id": id})
+        again = await session.call_tool("directive_consume", {"id": id})
     print(
         json.dumps(
             {

@@ -130,8 +130,13 @@ def _told(error: Exception) -> Failure:
     if isinstance(error, CliError | BrokerError):
         return failure_of(error)
     if isinstance(error, click.UsageError):
-        return Failure((error.format_message(),), f"{error.ctx.command_path} --help" if error.ctx else "", Exit.USAGE)
+        return Failure((_one_line(error),), f"{error.ctx.command_path} --help" if error.ctx else "", Exit.USAGE)
     if isinstance(error, click.ClickException):
-        return Failure((error.format_message(),), "", Exit.USAGE)
+        return Failure((_one_line(error),), "", Exit.USAGE)
     words = f"unexpected: {type(error).__name__}: {error}"
     return Failure((words,), f"{DEBUG}=1 before the same command shows where it happened", Exit.UNEXPECTED)
+
+
+def _one_line(error: click.ClickException) -> str:
+    """click spreads choices over lines of their own; ours is one sentence."""
+    return " ".join(error.format_message().split())

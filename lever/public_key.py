@@ -22,6 +22,9 @@ class PublicKey:
     signer: str
 
 
+_NO_KEY = "ls ~/.ssh/*.pub shows yours; a new one: ssh-keygen -t ed25519; to try things out: --make-keys"
+
+
 def read(path: Path) -> PublicKey:
     """The one public key in a file. Raises CliError."""
     path = path.expanduser()
@@ -30,7 +33,7 @@ def read(path: Path) -> PublicKey:
             raw = file.read(_MAX_BYTES + 1)
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        raise CliError(f"the public key {path} can't be read: {words}", hint="ls ~/.ssh/*.pub") from error
+        raise CliError(f"the public key {path} can't be read: {words}", hint=_NO_KEY) from error
     text = raw.decode("ascii", "replace").strip()
     if "PRIVATE KEY" in text:
         raise CliError(f"expected a public key, found a private one: {path}", hint=f"--key {path}.pub")

@@ -91,7 +91,9 @@ class Place:
         """The key that signs. Raises CliError when none is named anywhere."""
         if self.key_named:
             return self.key_named.expanduser()
-        operator = self.config.operator if self._config_path() else None
+        # Without a configuration that is the mistake, unless something of it was named in its place.
+        named = self.socket_named or self.instance_named
+        operator = self.config.operator if self._config_path() or not named else None
         if operator is None or operator.signing_key is None:
             raise CliError(
                 "expected a key to sign with, found neither --key nor operator.signing_key in the configuration",

@@ -82,7 +82,7 @@ def flaw_of(statement: Statement, now: Instant, terms: Terms) -> Flaw | None:
         return (
             Reason.TOOL_UNDECLARED,
             f"{action.tool}.{action.op} is neither brokered nor declared",
-            f"declare it in lever.yaml: tools: {{{action.tool}: [{action.op}]}}",
+            f"declare it in lever.yaml: tools: {{{action.tool}: [{action.op}]}}; then restart the broker",
         )
     return _window_flaw(statement, now, terms)
 

@@ -25,6 +25,7 @@ from lever.agent.harness import CHECKS, File, Harness, Place, Scope, Server, fil
 from lever.exits import CliError, Exit
 from lever.groups import examples
 from lever.params import PATH, as_json
+from lever.where import find
 
 if TYPE_CHECKING:
     from lever.agent.merging import Taken, Unreadable
@@ -136,13 +137,13 @@ def install(
     server = Server(name, _own_path(), ("agent", "mcp", "--identity", _utf8(folder)))
     at = _as_it_is(harness, place(harness, scope, Path.cwd(), Path.home(), os.environ))
     asked = _Asked(harness, scope, folder, server, at, deny_builtin, as_json)
-    if dry_run and not write:
-        raise CliError("expected --write with --dry-run: it shows what would be written", hint=asked.again("--write"))
     if write and harness == "json":
         raise CliError("expected a harness whose files are known, found json: it is printed only", hint=asked.again())
     if not folder.is_dir():
         show.warn(f"there is no identity in {folder} yet; lever agent enrol --bundle FILE --identity {folder}")
-    _write(asked, dry_run) if write else _print(asked)
+    if write and (around := find(None, {}, Path.cwd())):
+        show.warn(f"this is the folder of an instance ({around}): an agent that works here could write allowed_signers")
+    _write(asked, dry_run) if write or (dry_run and harness != "json") else _print(asked)
 
 
 def _print(asked: _Asked) -> None:

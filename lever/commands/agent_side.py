@@ -261,7 +261,7 @@ def skill(as_json: bool) -> None:
 
 def _tell(done: Done, path: Path, as_json: bool) -> None:
     """What an enrolment or renewal came to."""
-    from lever.agent.enrolment import half_life
+    from lever.agent.enrolment import Outcome, half_life
 
     holder = done.identity.holder
     end, next_at = times.show(holder.not_after_at), times.show(half_life(done.identity))
@@ -280,7 +280,10 @@ def _tell(done: Done, path: Path, as_json: bool) -> None:
         )
     name = holder.cn if holder.generation is None else f"{holder.cn}, generation {holder.generation}"
     show.say(f"{done.outcome}: {name}, at {done.identity.url}")
-    show.say(f"the certificate in {path} ends at {end}; to be renewed from {next_at}: lever agent renew --loop")
+    show.say(f"the certificate in {path} ends at {end}, and is to be renewed from {next_at}")
+    if done.outcome is Outcome.ENROLLED:
+        show.say("next, in the project's folder: lever agent install claude-code --write")
+        show.say("its MCP server renews the certificate; without it: lever agent renew --loop")
 
 
 def _show_consumed(answer: Consumed) -> None:

@@ -187,7 +187,7 @@ def test_a_dry_run_shows_the_change_and_writes_nothing(world: World, harness: st
     assert f"+++ {path}" in done.stdout
     assert any(line.startswith("+") and "identity" in line for line in done.stdout.splitlines())
     assert world.everything() == before
-    assert world.install(harness, "--dry-run").exit_code == Exit.USAGE
+    assert world.install(harness, "--scope", scope, "--dry-run").stdout == done.stdout, "with --write or without"
 
 
 @EACH
