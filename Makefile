@@ -10,7 +10,7 @@ demo: $(INSTALLED)  ## run the main job for real, in a temporary folder
 	@$(BIN)/python demo/run.py
 
 test: $(INSTALLED)  ## the whole suite
-	$(BIN)/python -bb -X dev -W error -m pytest -n auto
+	$(BIN)/python -bb -W error -m pytest -n auto
 
 check: source test  ## format, lint, strict types, import contracts, tests
 
