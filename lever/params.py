@@ -146,3 +146,18 @@ def with_keys(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, place=place.signing(None, instance), **kwargs)
 
     return signing
+
+
+def with_identity(function: _F) -> _F:
+    """--identity, as the argument `path`: what runs beside an agent finds its key and certificate there."""
+    return click.option(
+        "--identity",
+        "path",
+        type=PATH,
+        envvar="LEVER_IDENTITY",
+        default=lambda: Path.home() / ".lever" / "identity",
+        show_default="~/.lever/identity",
+        show_envvar=True,
+        metavar="DIR",
+        help="The identity folder, 0700.",
+    )(function)

@@ -24,7 +24,7 @@ from lever import show
 from lever.agent.harness import CHECKS, File, Harness, Place, Scope, Server, files, place
 from lever.exits import CliError, Exit
 from lever.groups import examples
-from lever.params import PATH, as_json
+from lever.params import as_json, with_identity
 from lever.where import find
 
 if TYPE_CHECKING:
@@ -99,25 +99,16 @@ def _server_name(context: click.Context, parameter: click.Parameter, value: str)
     show_default=True,
     help="This folder's configuration, or yours for every project.",
 )
-@click.option(
-    "--identity",
-    type=PATH,
-    envvar="LEVER_IDENTITY",
-    default=lambda: Path.home() / ".lever" / "identity",
-    show_default="~/.lever/identity",
-    show_envvar=True,
-    metavar="DIR",
-    help="The identity folder that the server is to use.",
-)
+@with_identity
 @click.option("--name", default="lever", show_default=True, callback=_server_name, help="What to call the server.")
 @click.option("--write", is_flag=True, help="Write it where the harness looks, beside what is there.")
-@click.option("--dry-run", is_flag=True, help="With --write: show the change, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the change that --write would make, and write nothing.")
 @click.option("--deny-builtin", is_flag=True, help="Also deny the harness's own shell, write and fetch tools.")
 @as_json
 def install(
     harness: Harness,
     scope: Scope,
-    identity: Path,
+    path: Path,
     name: str,
     write: bool,
     dry_run: bool,
@@ -133,7 +124,7 @@ def install(
     --deny-builtin is an offer for agents whose every effect is to go through the broker: without the harness's
     built-in shell, write and fetch tools only brokered tools are left to act with.
     """
-    folder = Path(os.path.abspath(identity))  # noqa: PTH100  absolute() keeps the `..`
+    folder = Path(os.path.abspath(path))  # noqa: PTH100  absolute() keeps the `..`
     server = Server(name, _own_path(), ("agent", "mcp", "--identity", _utf8(folder)))
     at = _as_it_is(harness, place(harness, scope, Path.cwd(), Path.home(), os.environ))
     asked = _Asked(harness, scope, folder, server, at, deny_builtin, as_json)

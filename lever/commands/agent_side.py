@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable
 from functools import partial
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -25,13 +24,12 @@ from broker.wire.names import DirectiveId, Instant
 from lever import show
 from lever.exits import CliError, Exit
 from lever.groups import examples
-from lever.params import ID, INSTANT, PATH, as_json
+from lever.params import ID, INSTANT, as_json, with_identity
 
 if TYPE_CHECKING:
     from lever.agent.answers import Consumed
     from lever.agent.enrolment import Done
 
-_F = TypeVar("_F", bound=Callable[..., object])
 _MAX_BUNDLE_BYTES = 65536
 
 
@@ -39,20 +37,6 @@ def register(group: click.Group) -> None:
     """Hang the agent's side into `lever agent`."""
     for command in (enrol, renew, consume, check, report, inbox, mcp, skill):
         group.add_command(command)
-
-
-def _identity(function: _F) -> _F:
-    return click.option(
-        "--identity",
-        "path",
-        type=PATH,
-        envvar="LEVER_IDENTITY",
-        default=lambda: Path.home() / ".lever" / "identity",
-        show_default="~/.lever/identity",
-        show_envvar=True,
-        metavar="DIR",
-        help="The identity folder, 0700.",
-    )(function)
 
 
 def _attempt(context: click.Context, parameter: click.Parameter, value: str | None) -> str:
@@ -76,7 +60,7 @@ def _now() -> Instant:
     metavar="FILE",
     help="The operator's bundle; - reads it from stdin.",
 )
-@_identity
+@with_identity
 @as_json
 def enrol(bundle: BinaryIO, path: Path, as_json: bool) -> None:
     """Become the agent that the operator invited.
@@ -101,7 +85,7 @@ def enrol(bundle: BinaryIO, path: Path, as_json: bool) -> None:
 
 
 @click.command(epilog=examples("lever agent renew", "lever agent renew --loop"))
-@_identity
+@with_identity
 @click.option("--force", is_flag=True, help="Renew now, also before half of the certificate's life is over.")
 @click.option("--loop", is_flag=True, help="Go on for ever: renew at half-life, try again within minutes.")
 @as_json
@@ -135,7 +119,7 @@ def renew(path: Path, force: bool, loop: bool, as_json: bool) -> None:
     ),
 )
 @click.argument("id", type=ID)
-@_identity
+@with_identity
 @click.option(
     "--attempt",
     type=ID,
@@ -161,7 +145,7 @@ def consume(id: DirectiveId, path: Path, attempt: str, as_json: bool) -> None:
 
 @click.command(epilog=examples("lever agent check 0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55"))
 @click.argument("id", type=ID)
-@_identity
+@with_identity
 @as_json
 def check(id: DirectiveId, path: Path, as_json: bool) -> None:
     """Ask for the state of a directive.
@@ -180,7 +164,7 @@ def check(id: DirectiveId, path: Path, as_json: bool) -> None:
 @click.argument("id", type=ID)
 @click.argument("outcome", type=click.Choice(OUTCOMES))
 @click.option("--note", default="", metavar="TEXT", help="A few words for the operator, at most 1024 bytes.")
-@_identity
+@with_identity
 @as_json
 def report(id: DirectiveId, outcome: str, note: str, path: Path, as_json: bool) -> None:
     """Tell the operator what came of a directive.
@@ -196,7 +180,7 @@ def report(id: DirectiveId, outcome: str, note: str, path: Path, as_json: bool) 
 
 
 @click.command(epilog=examples("lever agent mcp", "lever agent mcp --identity /run/agent/identity"))
-@_identity
+@with_identity
 def mcp(path: Path) -> None:
     """Serve the directive tools to the agent's harness.
 
@@ -219,7 +203,7 @@ def mcp(path: Path) -> None:
 @click.command(
     epilog=examples("lever agent inbox", "lever agent inbox --wait 30 --after 2026-01-31T09:00:00Z --json"),
 )
-@_identity
+@with_identity
 @click.option(
     "--wait",
     type=click.IntRange(0, 30),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from mcp.types import CallToolResult, TextContent
 
 from tests.rig import LEVER, Rig
 
@@ -29,6 +30,13 @@ class Beside:
         bundle.unlink(missing_ok=True)
         self.rig.cli("agent", "invite", self.cn, "--out", str(bundle))
         self.rig.cli("agent", "enrol", "--bundle", str(bundle), "--identity", str(self.identity))
+
+
+def text_of(result: CallToolResult) -> str:
+    """The one text block of a tool's result."""
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, TextContent
 
+from tests.mcp.conftest import text_of
 from tests.rig import ACTIONS, Agent, Rig
 
 MODES = ["legacy", "auto"]
@@ -31,12 +31,6 @@ async def connected(agent: Agent, mode: str = "auto") -> AsyncIterator[Client]:
         transport = streamable_http_client(f"https://127.0.0.1:{agent.rig.port}/mcp", http_client=http)
         async with Client(transport, mode=mode) as client:
             yield client
-
-
-def text_of(result: CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    return block.text
 
 
 @pytest.mark.parametrize("mode", MODES)

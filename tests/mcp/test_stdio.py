@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult, TextContent
 
-from tests.mcp.conftest import Beside
+from tests.mcp.conftest import Beside, text_of
 from tests.rig import ACTIONS, WRITE_FILE, Rig
 
 MODES = ["legacy", "auto"]
@@ -26,12 +25,6 @@ async def connected(beside: Beside, mode: str = "auto") -> AsyncIterator[Client]
     program, *args = beside.argv
     async with Client(StdioServerParameters(command=program, args=args), mode=mode) as client:
         yield client
-
-
-def text_of(result: CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    return block.text
 
 
 @pytest.mark.parametrize("mode", MODES)
