@@ -199,6 +199,21 @@ MUTANTS = [
         f"{RULES}::test_a_rebound_name_and_a_browser_page_get_nothing",
     ),
     Mutant(
+        "P11", "a client may send far ahead", "broker/doors/listen.py",
+        "accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)", "pass",
+        f"{FLOODS}::test_no_client_gets_far_ahead_of_the_daemon",
+    ),
+    Mutant(
+        "P11", "a certificate that stands no longer keeps its place", "broker/daemon.py",
+        "                door.stands,\n", "",
+        f"{FLOODS}::test_certificates_that_stand_no_longer_keep_nobody_from_enrolling",
+    ),
+    Mutant(
+        "P31", "the SDK reads what the door has not", "broker/doors/mcp.py",
+        "        strict_json.parse(request.body, \"body\", max_bytes=MAX_BODY_BYTES)\n", "",
+        "tests/mcp/test_http.py::test_a_body_that_two_readers_read_differently_reaches_no_tool",
+    ),
+    Mutant(
         "P34", "the socket is open to others", "broker/doors/socket.py",
         "    before = os.umask(0o177)\n", "    before = os.umask(0)\n",
         f"{RESTART}::test_the_socket_and_its_folder_are_the_operators_alone",

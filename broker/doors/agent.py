@@ -48,8 +48,9 @@ class Authority(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """consume: calls about directives, of one identity; inbox: its looks there; renew: its renewals; enrol: redemptions
-    of one ticket, and together whatever comes from those who hold neither a ticket nor a certificate."""
+    """consume: calls about directives, of one identity; inbox: its looks there, and as many messages to /mcp; renew:
+    its renewals; enrol: redemptions of one ticket, and together whatever comes from those who hold neither a ticket
+    nor a certificate."""
 
     consume: TokenBucket
     inbox: TokenBucket
@@ -59,7 +60,7 @@ class Rates:
     def of(self, op: str) -> tuple[str, TokenBucket]:
         """Which rate an operation is charged to."""
         match op:
-            case "inbox":
+            case "inbox" | "mcp":
                 return op, self.inbox
             case "renew":
                 return op, self.renew

@@ -56,6 +56,7 @@ class McpRoute:
         caller = await self.door.caller(request, "mcp")
         if why := identity.stale(self.door.turn.book, caller):
             raise Refused(why)
+        await self.door.limit("mcp", caller)
         strict_json.parse(request.body, "body", max_bytes=MAX_BODY_BYTES)
         manager = self._manager or await self._load()
         return await _bridged(manager, request, caller)

@@ -120,3 +120,14 @@ async def test_a_replaced_or_revoked_identity_gets_nothing_on_its_open_connectio
     assert posted(new, CALL).status_code == 403
     stranger: Any = Agent(rig, "nobody")
     assert posted(stranger, CALL).status_code == 403
+
+
+@pytest.mark.promise("P11")
+def test_messages_have_a_rate_of_their_own(agent: Agent) -> None:
+    """Listing tools decides nothing and still costs the broker a millisecond."""
+    listing = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+    usual = {"content-type": "application/json", "accept": "application/json"}
+    with agent.client() as client:
+        seen = [client.post("/mcp", content=listing, headers=usual).status_code for _ in range(200)]
+    assert set(seen) == {200, 429}
+    assert agent.consume(agent.rig.send(agent.cn)).status_code == 200, "its consumes have another"

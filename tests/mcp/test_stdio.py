@@ -183,6 +183,7 @@ def test_no_line_ends_it(beside: Beside) -> None:
         assert server.stdout.read() == b"", "nothing but the protocol is on standard output"
         assert server.wait(timeout=20) == 0, "and it ends with its input"
     assert len(answers[-1]["result"]["tools"]) == 4
+    assert {answer.get("id") for answer in answers if "result" in answer} == {"hello", "last"}, "a key twice is no ping"
     assert {answer["error"]["code"] for answer in answers if answer.get("id") is None and "error" in answer} >= {-32700}
 
 
@@ -198,6 +199,8 @@ async def test_a_consume_whose_answer_was_lost_on_the_way_is_not_lost(beside: Be
                 await client.call_tool("directive_consume", {"id": id}, read_timeout_seconds=1)
         finally:
             os.kill(rig.daemon.pid, signal.SIGCONT)
+        states = (rig.row(id)["state"] for _ in range(200))
+        assert "consumed" in states, "by the call that nobody waits for any more"
         result = await client.call_tool("directive_consume", {"id": id})
         assert not result.is_error, text_of(result)
         assert result.structured_content["action"]["tool"] == "files"

@@ -11,12 +11,14 @@ from broker.errors import Malformed
 from broker.wire import directive_tools as tools
 from broker.wire import names, times
 from broker.wire.names import DirectiveId, Instant
+from broker.wire.times import SECOND
 from lever.agent import consuming
 from lever.agent.failures import AgentFailure, Missed
 from lever.agent.folder import IdentityFolder
 from lever.agent.session import connected
 
 Answer = dict[str, Any]
+PROMPT_S = 1
 
 
 @dataclass(slots=True)
@@ -48,9 +50,12 @@ class Desk:
                 with connected(self.folder, self.clock()) as door:
                     return {"id": id, "reported": door.report(id, call.outcome, call.note)}
 
-    def taken(self, call: tools.Call) -> None:
-        """The answer has reached who asked: a further consume of this id is a new one, not the lost one again."""
-        if isinstance(call, tools.Consume):
+    def taken(self, call: tools.Call, begun_at: Instant) -> None:
+        """The answer leaves: a further consume of this id is a new one, not the lost one again.
+
+        Not after a slow answer: a harness may have given up on it without a word.
+        """
+        if isinstance(call, tools.Consume) and self.clock() - begun_at < PROMPT_S * SECOND:
             with self._lock:
                 self._attempts.pop(DirectiveId(call.id), None)
 

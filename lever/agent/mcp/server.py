@@ -47,6 +47,7 @@ def build(desk: Desk, version: str) -> Server[Any]:
         return listed
 
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        begun_at = desk.clock()
         try:
             call = tools.parse(params.name, params.arguments or {})
             # A client that gives up does not stop the call: what it fetched is there when it asks again.
@@ -55,7 +56,7 @@ def build(desk: Desk, version: str) -> Server[Any]:
             return _failed(str(error))
         except AgentFailure as error:
             return _failed(words(error))
-        desk.taken(call)
+        desk.taken(call, begun_at)
         text = json.dumps(answer, ensure_ascii=False, indent=2)
         return CallToolResult(content=[TextContent(text=text)], structured_content=answer)
 
