@@ -19,6 +19,7 @@ from typing import Any
 import uvloop
 from pythonjsonlogger.json import JsonFormatter
 
+from broker import restart
 from broker.config import Config, ToCommand, load
 from broker.doors.admin import AdminRoutes, Bundle, Watchers, health_route
 from broker.doors.agent import AgentDoor, Rates
@@ -31,15 +32,14 @@ from broker.effects.channels import Channel, CommandChannel, InboxChannel, envir
 from broker.effects.notify import Notifier
 from broker.effects.outbox import Outbox, Ways
 from broker.effects.schedule import LoopScheduler
-from broker.errors import BrokerError, Damaged, Fatal, Refused
+from broker.errors import BrokerError, Fatal, Refused
 from broker.journal.disk import RealDisk
-from broker.journal.inspect import walk
-from broker.journal.recovery import Recovered, recover
+from broker.journal.recovery import Recovered
 from broker.journal.state import StateFolder
 from broker.journal.writer import JournalWriter
 from broker.rules import consume as rules
 from broker.rules.admit import Terms
-from broker.rules.book import Book, SetBack
+from broker.rules.book import Book
 from broker.rules.rates import TokenBucket
 from broker.rules.sweep import sweep
 from broker.trust.agents import AgentTrust
@@ -51,10 +51,11 @@ from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, Digest, Fingerprint, Inst
 from broker.wire.records import (
     AgentEnrolled,
     AgentFrozen,
+    AgentPaused,
+    AgentResumed,
     AgentRevoked,
     BrokerStarted,
     BrokerStopped,
-    ClockAccepted,
     Fact,
     Record,
     SignersChanged,
@@ -64,6 +65,7 @@ from broker.wire.verified import NOBODY, Standing, VerifiedBytes
 
 GRACE_S = 5.0
 _TIDY_EVERY = 10
+_OF_STANDING = (AgentRevoked, AgentFrozen, AgentEnrolled, AgentPaused, AgentResumed)
 log = logging.getLogger("lever.daemon")
 
 
@@ -95,8 +97,7 @@ def serve(config_file: Path, *, accept_clock: bool = False) -> int:
 async def _run(config: Config, notifier: Notifier, *, accept_clock: bool) -> int:
     with StateFolder.open(config.state, config.instance) as folder:
         disk = RealDisk()
-        book, recovered = _read(folder, disk, accept_clock=accept_clock)
-        book.fill(recovered.read_payload)
+        book, recovered = restart.read(folder, disk, accept_clock_at=clock() if accept_clock else None)
         broker = Broker(config, folder, recovered, book, CertificateAuthority.load(folder.ca, config.instance))
         try:
             await broker.start(disk, accept_clock=accept_clock)
@@ -109,35 +110,6 @@ async def _run(config: Config, notifier: Notifier, *, accept_clock: bool) -> int
         finally:
             await broker.stop()
         return status
-
-
-def _read(folder: StateFolder, disk: RealDisk, *, accept_clock: bool) -> tuple[Book, Recovered]:
-    """The journal and its image. Where the clock was set back, or is now, once more: to know what must be kept."""
-    book, set_back = Book(folder.instance), list[SetBack]()
-
-    def fold(record: Record) -> None:
-        _fold(book, record)
-        if isinstance(record.fact, ClockAccepted):
-            set_back.append(SetBack(record.seq, record.at))
-
-    recovered = recover(folder, disk, fold)
-    if accept_clock and book.newest_at > clock():
-        set_back.append(SetBack(recovered.next_seq, clock()))
-    if set_back:
-        book = Book(folder.instance, set_back)
-        for record in walk(folder.path):
-            _fold(book, record)
-    return book, recovered
-
-
-def _fold(book: Book, record: Record) -> None:
-    """A record that does not fit what came before it was not written by this program."""
-    try:
-        book.apply(record, None)
-    except (BrokerError, KeyError) as error:
-        raise Damaged(
-            f"record {record.seq} does not fit the ones before it: {error!r}", hint="lever journal verify"
-        ) from error
 
 
 @dataclass(slots=True)
@@ -233,9 +205,12 @@ class Broker:
     def _durable(self, records: tuple[Record, ...]) -> None:
         self._outbox.hear(records)
         self._watchers.tell(records)
-        changed = [r.fact.cn for r in records if isinstance(r.fact, AgentRevoked | AgentFrozen | AgentEnrolled)]
+        changed = [r.fact.cn for r in records if isinstance(r.fact, _OF_STANDING)]
         for cn in changed:
             self._inbox.wake(cn)
+        for fact in (r.fact for r in records if isinstance(r.fact, AgentFrozen)):
+            words = {"agent": fact.cn, "generation": fact.generation, "hint": f"lever agent invite {fact.cn}"}
+            log.critical("ALARM identity_copied: one certificate was renewed with two keys; frozen", extra=words)
         for door in self._doors if changed else ():
             door.review()
 
@@ -293,6 +268,7 @@ class Broker:
         ways = Ways(
             channels=channels,
             still_open=partial(rules.open_for_pointer, self.book),
+            paused=self.book.paused.__contains__,
             take=lambda decide: self._turn.take(decide, clock()),
             scheduler=LoopScheduler(clock),
             chance=random.random,

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     NOT_YET_ENROLLED = "not_yet_enrolled"
     AGENT_REVOKED = "agent_revoked"
     AGENT_FROZEN = "agent_frozen"
+    AGENT_PAUSED = "agent_paused"
     CERTIFICATE_EXPIRED = "certificate_expired"
     NO_CERTIFICATE = "no_certificate"
     TICKET_UNKNOWN = "ticket_unknown"

@@ -12,7 +12,13 @@ from broker.wire.times import SECOND
 
 Row = Mapping[str, Any]
 HEADERS = ("ID", "STATE", "TOLD", "AGENT", "SAYS")
-_TOLD = {"delivered": "yes", "queued": "not yet", "failed": "failed"}
+_TOLD = {
+    "delivered": "yes",
+    "queued": "not yet",
+    "failed": "failed",
+    "dead_letter": "never",
+    "fetched": "found it",
+}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 ENDED = frozenset(("consumed", "revoked", "invalidated", "expired"))
 _END_OF_KIND = {

@@ -64,7 +64,7 @@ class Watchers:
 
 @dataclass(frozen=True, slots=True)
 class AdminRoutes:
-    """agent_invite, agent_revoke, agent_list, agent_show, observe."""
+    """agent_invite, agent_revoke, agent_pause, agent_resume, agent_list, agent_show, observe."""
 
     desk: Desk
     bundle: Bundle
@@ -75,6 +75,8 @@ class AdminRoutes:
         handlers = {
             "agent_invite": self._invite,
             "agent_revoke": self._revoke,
+            "agent_pause": self._pause,
+            "agent_resume": self._resume,
             "agent_list": self._list,
             "agent_show": self._show,
             "observe": self._observe,
@@ -107,6 +109,20 @@ class AdminRoutes:
         cn = names.cn(order.envelope.params["cn"], "params.cn")
         revoked = await self.desk.turn.take(partial(admin.revoke_agent, order=order, cn=cn), self.desk.clock())
         return answer(200, {"revoked": revoked})
+
+    async def _pause(self, request: Request) -> Response:
+        order = await self.desk.order(request, "agent_pause")
+        check_params(order.envelope.params, {"cn"}, {"nonce"})
+        cn = names.cn(order.envelope.params["cn"], "params.cn")
+        paused = await self.desk.turn.take(partial(admin.pause, order=order, cn=cn), self.desk.clock())
+        return answer(200, {"paused": paused})
+
+    async def _resume(self, request: Request) -> Response:
+        order = await self.desk.order(request, "agent_resume")
+        check_params(order.envelope.params, {"cn"}, {"nonce"})
+        cn = names.cn(order.envelope.params["cn"], "params.cn")
+        resumed = await self.desk.turn.take(partial(admin.resume, order=order, cn=cn), self.desk.clock())
+        return answer(200, {"resumed": resumed})
 
     async def _list(self, request: Request) -> Response:
         order = await self.desk.order(request, "agent_list")

@@ -26,7 +26,13 @@ _JSON = "application/json"
 _OPAQUE = ("consume", "check", "report")
 _STRANGER = Cn("-")
 _BUCKETS = 10_000
-_BARS = {Reason.CERTIFICATE_EXPIRED, Reason.AGENT_REVOKED, Reason.AGENT_FROZEN, Reason.NO_CERTIFICATE}
+_BARS = {
+    Reason.CERTIFICATE_EXPIRED,
+    Reason.AGENT_REVOKED,
+    Reason.AGENT_FROZEN,
+    Reason.AGENT_PAUSED,
+    Reason.NO_CERTIFICATE,
+}
 _MISS = Response(404, answers.MISS)
 _UNAVAILABLE = Response(503, b'{"error":"unavailable"}')
 _FORBIDDEN = Response(403, answers.FORBIDDEN)
@@ -179,7 +185,8 @@ class AgentDoor:
             request.connection["caller"] = caller
         assert isinstance(caller, Caller)
         now = self.clock()
-        if bar := identity.barred(self.turn.book, caller, now):
+        judge = identity.shut_out if op == "renew" else identity.barred
+        if bar := judge(self.turn.book, caller, now):
             await self._refuse(caller.cn, op, bar)
         if not identity.stale(self.turn.book, caller):
             self.turn.book.last_seen[caller.cn] = now
@@ -192,7 +199,7 @@ class AgentDoor:
         except Untrusted:
             return False
         book = self.turn.book
-        return not (identity.barred(book, caller, self.clock()) or identity.stale(book, caller))
+        return not (identity.shut_out(book, caller, self.clock()) or identity.stale(book, caller))
 
     async def limit(self, op: str, who: Caller | Digest | None) -> None:
         """Charge an identity, a ticket, or all strangers together. A replaced identity uses up nothing of the new."""

@@ -117,8 +117,12 @@ class DirectiveRoutes:
         )
         admitted = await self.desk.turn.take(decide, self.desk.clock())
         log.info("admitted", extra={"id": admitted.id, "agent": value.target.cn, "key": verified.fingerprint})
-        delivered = not admitted.scheduled and await self.first_attempt(admitted.id, FIRST_ATTEMPT_S)
+        paused = value.target.cn in self.desk.turn.book.paused
+        now_told = not (admitted.scheduled or paused)
+        delivered = now_told and await self.first_attempt(admitted.id, FIRST_ATTEMPT_S)
         body: dict[str, Any] = {"id": admitted.id, "delivered": delivered}
+        if paused:
+            body["paused"] = True
         if admitted.scheduled:
             body["scheduled"] = True
         if isinstance(value.action, statement.BoundAction):

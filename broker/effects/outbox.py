@@ -15,11 +15,12 @@ from broker.effects.channels import Channel
 from broker.effects.schedule import Scheduler, Timer
 from broker.errors import BrokerError, Fatal, Refused, Unavailable
 from broker.rules import backoff
-from broker.rules.book import Book, Directive
+from broker.rules.book import Book
 from broker.rules.decision import Decision
+from broker.rules.entries import Directive
 from broker.rules.rates import Bucket, TokenBucket, full
 from broker.wire.names import Cn, DirectiveId, Instant
-from broker.wire.records import DirectiveAdmitted, Draft, PointerDelivered, PointerFailed, Record
+from broker.wire.records import AgentResumed, DirectiveAdmitted, Draft, PointerDelivered, PointerFailed, Record
 from broker.wire.times import SECOND
 
 LOOK_AGAIN_S = 60
@@ -38,11 +39,13 @@ class Ways:
     """What the outbox is joined to.
 
     channels: how an agent is told; every one of them has to take a pointer. still_open(id, now): is this directive to
-    be told at this moment? Pure, from the book. take: a turn. chance: random, from 0 up to 1.
+    be told at this moment? paused(cn): are this agent's pointers to wait? Both pure, from the book. take: a turn.
+    chance: random, from 0 up to 1.
     """
 
     channels: Callable[[Cn], Sequence[Channel]]
     still_open: Callable[[DirectiveId, Instant], bool]
+    paused: Callable[[Cn], bool]
     take: Take
     scheduler: Scheduler
     chance: Callable[[], float]
@@ -92,6 +95,8 @@ class Outbox:
             fact = record.fact
             if isinstance(fact, DirectiveAdmitted):
                 self._add(fact.id, fact.cn, fact.not_before_at, 0)
+            elif isinstance(fact, AgentResumed) and (lane := self._lanes.get(fact.cn)):
+                self._advance(lane)
 
     def resume(self, directives: Iterable[Directive]) -> None:
         """Take up, after a start, what the book knows as active and not delivered."""
@@ -160,6 +165,9 @@ class Outbox:
             else:
                 self._set_timer(lane, lane.bucket, now)
             return
+        if self._ways.paused(lane.cn):
+            self._set_timer(lane, Instant(now + LOOK_AGAIN_S * SECOND), now)
+            return
         ready_at = max(lane.waiting[0].due_at, self._rate.ready_at(lane.bucket, now))
         if ready_at > now:
             self._set_timer(lane, ready_at, now)
@@ -177,7 +185,10 @@ class Outbox:
     def _drop_ended(self, lane: _Lane, now: Instant) -> None:
         """What is due and no longer open has ended: consumed, revoked, invalidated, expired."""
         while lane.waiting and lane.waiting[0].due_at <= now and not self._ways.still_open(lane.waiting[0].id, now):
-            self._drop(heappop(lane.waiting).id)
+            pointer = heappop(lane.waiting)
+            words = {"id": pointer.id, "agent": lane.cn, "attempts": pointer.attempts}
+            log.info("the directive ended before every channel had taken its pointer", extra=words)
+            self._drop(pointer.id)
 
     def _drop(self, id: DirectiveId) -> None:
         self._held.discard(id)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker.errors import Damaged
 from broker.journal.chain import Chain
-from broker.journal.disk import RealDisk, refusal
+from broker.journal.disk import Disk, RealDisk, refusal
 from broker.journal.head import HeadCheck
 from broker.journal.payloads import PayloadScan
 from broker.journal.problem import Kind, Problem
@@ -63,13 +63,13 @@ def verify(path: Path) -> Report:
     return Report(instance, records, payloads, chain.head, tuple(problems))
 
 
-def walk(path: Path) -> Iterator[Record]:
+def walk(path: Path, disk: Disk | None = None) -> Iterator[Record]:
     """The records in order, up to a last one that is cut short. Payloads are not looked at.
 
     Raises Fatal at the first other problem: what comes behind it is not to be believed.
     """
     try:
-        for found in Chain(RealDisk(), path, read_instance(path)).walk():
+        for found in Chain(disk or RealDisk(), path, read_instance(path)).walk():
             if isinstance(found, Record):
                 yield found
             elif found.kind is not Kind.INCOMPLETE:

@@ -7,11 +7,21 @@ from hashlib import sha256
 
 from broker.errors import Reason
 from broker.rules.admit import Flaw
-from broker.rules.book import Book, Enrolment
+from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
+from broker.rules.entries import Enrolment
 from broker.wire.envelope import Envelope
 from broker.wire.names import SELFTEST, Cn, Digest, DirectiveId, Instance, Instant
-from broker.wire.records import AgentInvited, AgentRevoked, DirectiveRevoked, Draft, EnvelopeAccepted, RepeatRevoked
+from broker.wire.records import (
+    AgentInvited,
+    AgentPaused,
+    AgentResumed,
+    AgentRevoked,
+    DirectiveRevoked,
+    Draft,
+    EnvelopeAccepted,
+    RepeatRevoked,
+)
 from broker.wire.times import SECOND
 from broker.wire.verified import VerifiedBytes
 
@@ -105,3 +115,21 @@ def revoke_agent(book: Book, now: Instant, *, order: Order, cn: Cn) -> Decision[
     if not alive and not any(t.cn == cn and not t.answer for t in book.tickets.values()):
         return Decision((order.accepted,), False)
     return Decision((order.accepted, Draft(AgentRevoked(cn, order.verified.fingerprint))), True)
+
+
+def pause(book: Book, now: Instant, *, order: Order, cn: Cn) -> Decision[bool]:
+    """Bar an agent, and whoever enrols under its name, until it is resumed; False where there is none to pause."""
+    if flaw := flaw_of(book, now, order, book.instance):
+        return order.request.refuse(*flaw)
+    if cn not in book.agents or cn in book.paused:
+        return Decision((order.accepted,), False)
+    return Decision((order.accepted, Draft(AgentPaused(cn, order.verified.fingerprint))), True)
+
+
+def resume(book: Book, now: Instant, *, order: Order, cn: Cn) -> Decision[bool]:
+    """End an agent's pause; False where it was not paused."""
+    if flaw := flaw_of(book, now, order, book.instance):
+        return order.request.refuse(*flaw)
+    if cn not in book.paused:
+        return Decision((order.accepted,), False)
+    return Decision((order.accepted, Draft(AgentResumed(cn, order.verified.fingerprint))), True)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.errors import Reason
-from broker.rules.book import LEEWAY_S, Book, Enrolment
+from broker.rules.book import LEEWAY_S, Book
 from broker.rules.decision import Decision, Request
+from broker.rules.entries import Enrolment
 from broker.wire import statement as wire
 from broker.wire.names import SELFTEST, DirectiveId, Instance, Instant
 from broker.wire.records import DirectiveAdmitted, Draft, SelftestPassed

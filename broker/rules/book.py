@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
 from broker.errors import Reason
+from broker.rules.entries import Agent, Directive, Enrolment, PointerState, Renewal, Repeat, Report, Ticket, Tombstone
 from broker.rules.lifecycle import Event, State, after
 from broker.wire import records as r
-from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
+from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Instance, Instant
 from broker.wire.times import SECOND
 
 LEEWAY_S = 120
@@ -19,7 +17,6 @@ TOMBSTONE_S = 48 * 3600
 LOST_REPLY_S = 60
 K = TypeVar("K")
 V = TypeVar("V")
-_TIMES = struct.Struct(">4q")
 _MINUTE = 60 * SECOND
 _HOUR = 60 * _MINUTE
 
@@ -29,133 +26,6 @@ class SetBack(NamedTuple):
 
     seq: int
     at: Instant
-
-
-@dataclass(slots=True)
-class PointerState:
-    """What is known of telling the agent: channel and error of the last try, attempts so far, times (0: never)."""
-
-    attempts: int = 0
-    channel: str = ""
-    delivered_at: Instant = r.NEVER
-    next_at: Instant = r.NEVER
-    last_error: str = ""
-
-
-@dataclass(slots=True)
-class Directive:
-    """An admitted statement while it is active. statement and signature are the exact bytes."""
-
-    id: DirectiveId
-    cn: Cn
-    generation: Generation
-    kind: str
-    tool: str
-    op: str
-    issued_at: Instant
-    not_before_at: Instant
-    expires_at: Instant
-    admitted_at: Instant
-    fingerprint: Fingerprint
-    signer_digest: Digest
-    allowed_digest: Digest
-    refs: tuple[r.PayloadRef, ...]
-    statement: bytes = b""
-    signature: bytes = b""
-    pointer: PointerState = field(default_factory=PointerState)
-
-
-class Tombstone:
-    """What remains of a finished directive so that its id can't return. Kept small: there may be a great many."""
-
-    __slots__ = (
-        "_times",
-        "attempts",
-        "cn",
-        "fingerprint",
-        "generation",
-        "kind",
-        "op",
-        "reason",
-        "state",
-        "tool",
-    )
-
-    def __init__(self, of: Directive, state: State, reason: str, ended_at: Instant) -> None:
-        self.cn, self.generation, self.kind = of.cn, of.generation, of.kind
-        self.tool, self.op, self.fingerprint = of.tool, of.op, of.fingerprint
-        self.state, self.reason, self.attempts = state, reason, of.pointer.attempts
-        self._times = _TIMES.pack(of.issued_at, of.expires_at, ended_at, of.pointer.delivered_at)
-
-    @property
-    def times(self) -> tuple[Instant, Instant, Instant, Instant]:
-        """issued_at, expires_at, ended_at, delivered_at (0: never)."""
-        issued, expires, ended, delivered = _TIMES.unpack(self._times)
-        return Instant(issued), Instant(expires), Instant(ended), Instant(delivered)
-
-
-@dataclass(slots=True)
-class Repeat:
-    """A consumed directive whose answer is held for a moment for the client that lost it."""
-
-    directive: Directive
-    key_digest: Digest
-    attempt: str
-    until_at: Instant
-
-
-@dataclass(slots=True)
-class Report:
-    """What an agent said came of a directive that it had consumed. note: its own words."""
-
-    outcome: str
-    at: Instant
-    refs: tuple[r.PayloadRef, ...]
-    note: str = ""
-
-
-class Enrolment(StrEnum):
-    """Where an agent stands."""
-
-    ENROLLED = "enrolled"
-    REVOKED = "revoked"
-    FROZEN = "frozen"
-
-
-@dataclass(slots=True)
-class Renewal:
-    """What followed a certificate: the key it was renewed with, and the answer."""
-
-    csr_key_digest: Digest
-    until_at: Instant
-    refs: tuple[r.PayloadRef, ...]
-    certificate: bytes
-
-
-@dataclass(slots=True)
-class Agent:
-    """An enrolled name. lineage: by the digest of a certificate, what it was renewed into."""
-
-    cn: Cn
-    generation: Generation
-    state: Enrolment
-    not_after_at: Instant
-    renewals: int = 0
-    lineage: dict[Digest, Renewal] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Ticket:
-    """An invitation, known by its digest. answer: what redeeming it gave, for a lost reply; None while unspent."""
-
-    cn: Cn
-    expires_at: Instant
-    answer: Renewal | None = None
-
-    @property
-    def answer_until_at(self) -> Instant:
-        """Until when a lost reply may be asked for again; 0 while unspent."""
-        return self.answer.until_at if self.answer else r.NEVER
 
 
 def _drop(table: dict[K, V], over: Callable[[V], bool]) -> None:
@@ -181,6 +51,7 @@ class Book:
         self.records = 0
         self.allowed_digest = Digest(b"")
         self.agents: dict[Cn, Agent] = {}
+        self.paused: set[Cn] = set()
         self.tickets: dict[Digest, Ticket] = {}
         self.directives: dict[DirectiveId, Directive] = {}
         self.tombstones: dict[DirectiveId, Tombstone] = {}
@@ -227,6 +98,10 @@ class Book:
                 self.agents[fact.cn].state = Enrolment.FROZEN
             case r.AgentRevoked() as fact:
                 self._revoke_agent(fact.cn, record.at)
+            case r.AgentPaused() as fact:
+                self.paused.add(fact.cn)
+            case r.AgentResumed() as fact:
+                self.paused.remove(fact.cn)
             case r.EnvelopeAccepted() as fact:
                 self.envelopes[fact.envelope_digest] = fact.fresh_until_at
             case r.ClockAccepted():

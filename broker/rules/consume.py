@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from broker.errors import Reason
 from broker.rules import identity
-from broker.rules.book import Book, Directive, Repeat, Tombstone
+from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
+from broker.rules.entries import Directive, Repeat, Tombstone
 from broker.rules.lifecycle import ENDED, State
 from broker.rules.window import shut
 from broker.wire import names

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.errors import Reason
-from broker.rules.book import Agent, Book, Enrolment
+from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
+from broker.rules.entries import Agent, Enrolment
 from broker.wire.caller import Caller
 from broker.wire.names import Cn, Digest, Generation, Instant
 from broker.wire.records import AgentEnrolled, AgentFrozen, CertificateRenewed, Draft
@@ -39,7 +40,12 @@ class Ask:
 
 
 def barred(book: Book, caller: Caller, now: Instant) -> Reason | None:
-    """Why this certificate gets a 403 everywhere, on open connections too."""
+    """Why this certificate gets a 403 everywhere but, while its agent is paused, at renew; on open connections too."""
+    return shut_out(book, caller, now) or (Reason.AGENT_PAUSED if caller.cn in book.paused else None)
+
+
+def shut_out(book: Book, caller: Caller, now: Instant) -> Reason | None:
+    """Why this certificate is of no more use."""
     if now >= caller.not_after_at:
         return Reason.CERTIFICATE_EXPIRED
     agent = book.agents.get(caller.cn)
@@ -81,7 +87,7 @@ def enrol(book: Book, now: Instant, *, ticket_digest: Digest, ask: Ask, issue: I
 def renew(book: Book, now: Instant, *, caller: Caller, ask: Ask, issue: Issue) -> Decision[bytes]:
     """The certificate (PEM) that follows the caller's, of the same generation. The request's own name is ignored."""
     request = Request("agent", caller.cn, "renew")
-    if bar := barred(book, caller, now):
+    if bar := shut_out(book, caller, now):
         return request.refuse(bar)
     agent = book.agents.get(caller.cn)
     if not _may_renew(agent, caller):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.rules.book import Book, Directive, Report, Tombstone
+from broker.rules.book import Book
+from broker.rules.entries import Directive, Enrolment, Report, Tombstone
+from broker.rules.lifecycle import State
 from broker.wire.names import Cn, DirectiveId, Instant
 from broker.wire.times import show
 
@@ -19,10 +21,11 @@ def directives(book: Book, now: Instant, *, id: str = "", state: str = "") -> li
 
 
 def agents(book: Book, now: Instant, *, cn: str = "") -> list[Row]:
-    """Enrolled agents and open invitations, by name."""
+    """Enrolled agents and open invitations, by name; of the one that is asked for, also what is pending."""
     invited = {t.cn: t.expires_at for t in book.tickets.values() if not t.answer and now < t.expires_at}
     names = sorted({*book.agents, *invited})
-    return [_agent(book, name, invited.get(name)) for name in names if not cn or name == cn]
+    rows = [_agent(book, name, invited.get(name)) for name in names if not cn or name == cn]
+    return [row | {"pending": [_live(d, now) for d in book.of_agent(Cn(cn))]} for row in rows] if cn else rows
 
 
 def _all(book: Book, now: Instant, id: str) -> Iterator[Row]:
@@ -49,7 +52,8 @@ def _live(d: Directive, now: Instant) -> Row:
 
 def _ended(id: DirectiveId, t: Tombstone, report: Report | None) -> Row:
     issued_at, expires_at, ended_at, delivered_at = t.times
-    told = "delivered" if delivered_at else "failed" if t.attempts else "none"
+    unheard = "dead_letter" if t.attempts else "none"
+    told = "delivered" if delivered_at else unheard if t.state is not State.CONSUMED else "fetched"
     return _row(id, t, str(t.state), issued_at, expires_at) | {
         "ended_at": show(ended_at),
         "consumed_at": show(ended_at) if t.state == "consumed" else None,
@@ -83,7 +87,8 @@ def _agent(book: Book, cn: Cn, invite_expires_at: Instant | None) -> Row:
     if agent:
         row |= {
             "generation": agent.generation,
-            "state": str(agent.state),
+            "state": "paused" if cn in book.paused and agent.state is Enrolment.ENROLLED else str(agent.state),
+            "paused": cn in book.paused,
             "certificate": {"not_after": show(agent.not_after_at), "renewals": agent.renewals},
             "active_directives": len(book.by_agent.get(cn, ())),
         }

@@ -111,6 +111,22 @@ class AgentRevoked:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentPaused:
+    """The operator barred an agent for a while, and whoever enrols under its name; what is open stays open."""
+
+    cn: Cn
+    fingerprint: Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResumed:
+    """The operator ended an agent's pause."""
+
+    cn: Cn
+    fingerprint: Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
 class DirectiveAdmitted:
     """A verified statement was stored. Payloads: the statement's exact bytes, its signature.
 
@@ -251,6 +267,8 @@ Fact = (
     | CertificateRenewed
     | AgentFrozen
     | AgentRevoked
+    | AgentPaused
+    | AgentResumed
     | DirectiveAdmitted
     | DirectiveConsumed
     | ConsumeRepeated

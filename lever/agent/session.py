@@ -45,7 +45,7 @@ def explained(error: Barred | NotReachable, identity: Identity, now: Instant) ->
             hint=invite_hint(cn),
         )
     return Barred(
-        f"the broker no longer takes this identity of {cn}: revoked, frozen, replaced by a later enrolment, "
+        f"the broker does not take this identity of {cn}: revoked, frozen, paused, replaced by a later enrolment, "
         f"or ended by the broker's clock ({error.text})",
         hint=invite_hint(cn),
     )

@@ -14,13 +14,18 @@ from broker.errors import Malformed
 from broker.wire import bundle
 from broker.wire.bundle import Bundle
 from broker.wire.names import Cn
-from lever import show
+from lever import directives, draft, show
 from lever.exits import CliError, Exit
 from lever.groups import Story, examples
 from lever.new_file import new_file
 from lever.params import CN, DURATION, PATH, as_json, with_key
 from lever.where import Place
 
+_WHY = {
+    "frozen": "one certificate was renewed with two keys: somebody holds a copy of this identity; invite it anew",
+    "paused": "you paused it: lever agent resume NAME",
+    "revoked": "you revoked it: only a new invite lets it in again",
+}
 _HEADERS = ("AGENT", "GEN", "STATE", "CERTIFICATE UNTIL", "SEEN", "OPEN")
 
 
@@ -35,7 +40,7 @@ def _agents_side(group: Story) -> None:
 def agent() -> None:
     """Invite agents, shut them out; or be one.
 
-    The operator invites, lists, shows and revokes: these four are signed with an operator key. Enrol, renew, consume,
+    The operator invites, lists, shows, pauses, resumes and revokes, signed with an operator key. Enrol, renew, consume,
     check and inbox run beside the agent, from its bundle and its identity folder.
     """
 
@@ -91,7 +96,7 @@ def list_(place: Place, as_json: bool) -> None:
 @with_key
 @as_json
 def show_(place: Place, name: Cn, as_json: bool) -> None:
-    """Show what the broker knows of one agent."""
+    """Show what the broker knows of one agent, and which directives it has not fetched."""
     from lever.envelopes import ask
 
     found = ask(place, "/admin/agent_show", "agent_show", {"cn": name}).get("agents") or []
@@ -99,7 +104,11 @@ def show_(place: Place, name: Cn, as_json: bool) -> None:
         raise CliError(
             f"the broker knows no agent {name}", hint=f"lever agent list; lever agent invite {name}", exit=Exit.REFUSED
         )
-    show.data(found[0]) if as_json else show.facts(_facts(found[0]))
+    if as_json:
+        return show.data(found[0])
+    show.facts(_facts(found[0]))
+    if pending := found[0].get("pending"):
+        show.table(directives.HEADERS, [directives.row(one, draft.now()) for one in pending])
 
 
 @agent.command(epilog=examples("lever agent revoke worker-a"))
@@ -122,6 +131,40 @@ def revoke(place: Place, name: Cn, as_json: bool) -> None:
         )
     if not as_json:
         show.put(f"revoked {name}")
+
+
+@agent.command(epilog=examples("lever agent pause worker-a"))
+@click.argument("name", type=CN)
+@with_key
+@as_json
+def pause(place: Place, name: Cn, as_json: bool) -> None:
+    """Bar an agent for a while.
+
+    It gets nothing and does nothing until it is resumed; only its certificate goes on being renewed. What you sent,
+    and send, waits. The pause is of the name: a new enrolment does not end it.
+    """
+    _turned(place, "pause", "paused", name, as_json, "it is paused already, or nobody of that name is enrolled")
+
+
+@agent.command(epilog=examples("lever agent resume worker-a"))
+@click.argument("name", type=CN)
+@with_key
+@as_json
+def resume(place: Place, name: Cn, as_json: bool) -> None:
+    """End an agent's pause: it is told what waited."""
+    _turned(place, "resume", "resumed", name, as_json, "it is not paused")
+
+
+def _turned(place: Place, verb: str, done: str, name: Cn, as_json: bool, why_not: str) -> None:
+    from lever.envelopes import change
+
+    answer = change(place, f"/admin/agent_{verb}", f"agent_{verb}", {"cn": name})
+    if as_json:
+        show.data(answer)
+    if not answer.get(done):
+        raise CliError(f"nothing to {verb} of {name}: {why_not}", hint=f"lever agent show {name}", exit=Exit.REFUSED)
+    if not as_json:
+        show.put(f"{done} {name}")
 
 
 def _invited(place: Place, name: Cn, expires_s: int | None) -> tuple[Bundle, str]:
@@ -175,5 +218,6 @@ def _facts(one: dict[str, Any]) -> dict[str, str]:
         "seen": one.get("last_seen_at"),
         "invited until": one.get("invite_expires_at"),
         "open directives": one.get("active_directives"),
+        "because": _WHY.get(str(one.get("state"))),
     }
     return {name: str(value) for name, value in named.items() if value is not None}

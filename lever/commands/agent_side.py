@@ -6,6 +6,7 @@ What does the work is imported by the command that needs it: TLS and X.509 would
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from functools import partial
@@ -31,12 +32,22 @@ if TYPE_CHECKING:
     from lever.agent.enrolment import Done
 
 _MAX_BUNDLE_BYTES = 65536
+_BUNDLE = "LEVER_BUNDLE"
 
 
 def register(group: click.Group) -> None:
     """Hang the agent's side into `lever agent`."""
     for command in (enrol, renew, consume, check, report, inbox, mcp, skill):
         group.add_command(command)
+
+
+def _bundle_bytes(file: BinaryIO | None) -> bytes:
+    """From the file, or for a container that is given its secrets so, from the environment."""
+    if file is not None:
+        return file.read(_MAX_BUNDLE_BYTES + 1)
+    if text := os.environ.get(_BUNDLE):
+        return os.fsencode(text)
+    raise click.UsageError(f"expected --bundle FILE, or the bundle's text in the variable {_BUNDLE}")
 
 
 def _attempt(context: click.Context, parameter: click.Parameter, value: str | None) -> str:
@@ -51,18 +62,18 @@ def _now() -> Instant:
     epilog=examples(
         "lever agent enrol --bundle bootstrap.json",
         "lever agent invite worker-a --json | ssh box lever agent enrol --bundle -",
+        "LEVER_BUNDLE=$(cat bootstrap.json) lever agent enrol",
     ),
 )
 @click.option(
     "--bundle",
     type=click.File("rb"),
-    required=True,
     metavar="FILE",
-    help="The operator's bundle; - reads it from stdin.",
+    help=f"The operator's bundle; - reads it from stdin. Else its text is taken from the variable {_BUNDLE}.",
 )
 @with_identity
 @as_json
-def enrol(bundle: BinaryIO, path: Path, as_json: bool) -> None:
+def enrol(bundle: BinaryIO | None, path: Path, as_json: bool) -> None:
     """Become the agent that the operator invited.
 
     A key is made here and never leaves this machine; the broker certifies it. Should the answer be lost, run the same
@@ -73,7 +84,7 @@ def enrol(bundle: BinaryIO, path: Path, as_json: bool) -> None:
     from lever.agent.folder import IdentityFolder
 
     try:
-        value = wire_bundle.parse(bundle.read(_MAX_BUNDLE_BYTES + 1))
+        value = wire_bundle.parse(_bundle_bytes(bundle))
         done = enrolment.enrol(IdentityFolder(path), value, now=_now())
     except Malformed as error:
         raise CliError(

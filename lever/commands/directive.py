@@ -314,7 +314,8 @@ def _sent(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         return show.data(answer)
     scheduled = bool(answer.get("scheduled"))
-    told = "yes" if answer.get("delivered") else "when its window opens" if scheduled else "not yet; it is tried again"
+    waits = "when its window opens" if scheduled else "not yet; it is tried again"
+    told = "yes" if answer.get("delivered") else "when it is resumed" if answer.get("paused") else waits
     show.facts({"id": str(answer.get("id")), "told": told, "enforced": directives.enforced(answer)})
 
 

@@ -82,6 +82,22 @@ def test_an_agent_enrols_from_standard_input(
     assert ended.err == ""
 
 
+def test_an_agent_enrols_from_its_environment(
+    run: Run, broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEVER_BUNDLE", broker.bundle("worker-a").decode())
+    assert run("enrol", "--identity", tmp_path / "id").code == 0
+    assert IdentityFolder(tmp_path / "id").read().holder.cn == "worker-a"
+
+
+def test_without_a_bundle_both_ways_to_give_one_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LEVER_BUNDLE", raising=False)
+    ended = run("enrol")
+    assert ended.code == 2
+    assert "--bundle FILE" in ended.err
+    assert "LEVER_BUNDLE" in ended.err
+
+
 @pytest.mark.parametrize("raw", [b"", b"{}", b"\xff", b'{"ticket":"t","ticket":"u"}', b"x" * 100_000])
 def test_a_file_that_is_no_bundle_is_told(run: Run, tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "bundle"
@@ -124,7 +140,7 @@ def test_the_loop_ends_with_a_clear_word_when_the_agent_is_revoked(
     broker.revoked.add("worker-a")
     ended = run("renew", "--loop", "--identity", folder.path)
     assert ended.code == 3
-    assert "the broker no longer takes this identity of worker-a: revoked" in ended.err
+    assert "the broker does not take this identity of worker-a: revoked" in ended.err
 
 
 ARGS = {"path": "a.txt", "text": "h\u00e9llo \u202e\x1b[2J\n"}

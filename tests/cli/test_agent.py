@@ -130,3 +130,29 @@ def test_revoke(cli: Cli, instance: Path, path: Path) -> None:
     assert (value.op, value.params["cn"]) == ("agent_revoke", "worker-a")
     with operator_socket(path, admin_agent_revoke=(200, {"revoked": False})):
         assert cli(*words).status == Exit.REFUSED
+
+
+@pytest.mark.parametrize(("verb", "done"), [("pause", "paused"), ("resume", "resumed")])
+def test_a_pause_and_its_end_are_signed_and_said(cli: Cli, instance: Path, path: Path, verb: str, done: str) -> None:
+    route = f"admin_agent_{verb}"
+    with operator_socket(path, **{route: (200, {done: True})}) as broker:
+        told = cli("agent", verb, "worker-a", "--config", instance, "--socket", path)
+    assert (told.status, told.stdout) == (0, f"{done} worker-a\n")
+    value = envelope.read(signed_by(instance, "envelope", body_for(broker, f"/admin/agent_{verb}"), NAMESPACE_ADMIN))
+    assert (value.op, value.params["cn"]) == (f"agent_{verb}", "worker-a")
+    with operator_socket(path, **{route: (200, {done: False})}):
+        told = cli("agent", verb, "worker-a", "--config", instance, "--socket", path)
+    assert told.status == Exit.REFUSED
+    assert f"nothing to {verb} of worker-a" in told.stderr
+    assert "lever agent show worker-a" in told.stderr
+
+
+def test_what_waits_for_an_agent_is_shown_below_it(cli: Cli, instance: Path, path: Path) -> None:
+    waits = {
+        "id": "d-1", "state": "active", "kind": "instruction", "target": {"cn": "worker-a", "generation": 2},
+        "expires_at": "2126-01-01T00:00:00Z", "pointer": {"state": "delivered", "attempts": 1},
+    }  # fmt: skip
+    with operator_socket(path, admin_agent_show=(200, {"agents": [AGENT | {"state": "paused", "pending": [waits]}]})):
+        told = cli("agent", "show", "worker-a", "--config", instance, "--socket", path)
+    assert "you paused it: lever agent resume" in told.stdout
+    assert any(line.startswith("d-1") and "yes" in line for line in told.stdout.splitlines())

@@ -67,6 +67,7 @@ class Stage:
         self.ways = Ways(
             channels=lambda cn: self.channels.get(cn, [self.default]),
             still_open=lambda id, now: open_for_pointer(self.book, id, now),
+            paused=self.book.paused.__contains__,
             take=self._take,
             scheduler=self.scheduler,
             chance=lambda: chance,

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from broker.errors import Fatal, Malformed, Reason, Refused
-from broker.wire.names import DirectiveId
-from broker.wire.records import PointerDelivered, PointerFailed
+from broker.wire.names import Cn, DirectiveId, Fingerprint
+from broker.wire.records import AgentPaused, AgentResumed, Draft, PointerDelivered, PointerFailed
 from broker.wire.times import SECOND
 from tests.effects.stage import START, ScriptedChannel, Stage
 
@@ -306,3 +306,25 @@ async def test_a_fault_in_a_channel_costs_an_attempt_and_not_the_pointer(error: 
         ("d-2", "delivered"),
         ("d-1", "delivered"),
     ]
+
+
+class TestAPausedAgent:
+    async def test_is_told_what_waited_once_it_is_resumed(self) -> None:
+        stage, key = Stage(), Fingerprint("SHA256:x")
+        stage.write(Draft(AgentPaused(Cn("worker-a"), key)))
+        stage.admit("d-1", "d-2")
+        stage.admit("other", cn="worker-b")
+        await stage.scheduler.advance(300)
+        assert stage.default.ids == ["other"]
+        stage.outbox.hear([stage.write(Draft(AgentResumed(Cn("worker-a"), key)))])
+        await stage.settle()
+        assert stage.default.ids == ["other", "d-1", "d-2"]
+
+    async def test_is_not_told_what_ended_meanwhile(self) -> None:
+        stage, key = Stage(), Fingerprint("SHA256:x")
+        stage.write(Draft(AgentPaused(Cn("worker-a"), key)))
+        stage.admit("d-1", "d-2")
+        stage.revoke("d-1")
+        stage.outbox.hear([stage.write(Draft(AgentResumed(Cn("worker-a"), key)))])
+        await stage.settle()
+        assert stage.default.ids == ["d-2"]
