@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+NODE_TOOLS := interop/node/node_modules/installed
 
-.PHONY: demo test check source bench interop lock clean
+.PHONY: demo test check source bench conformance soak interop lock clean
 
 demo: $(INSTALLED)  ## run the main job for real, in a temporary folder
 	@$(BIN)/python demo/run.py
@@ -23,7 +24,13 @@ source: $(INSTALLED)
 bench: $(INSTALLED)  ## real daemons, medians with spread
 	$(BIN)/python -m bench
 
-interop: $(INSTALLED)  ## an older official MCP client against `lever agent mcp` (installs it from the index)
+conformance: $(INSTALLED) $(NODE_TOOLS)  ## the official MCP suite against /mcp, in both revisions (needs npm)
+	$(BIN)/python -m interop.conformance
+
+soak: $(INSTALLED)  ## kill -9, failing calls and power cuts by the thousand: make soak MINUTES=60
+	$(BIN)/python -m soak --minutes $(or $(MINUTES),10)
+
+interop: $(INSTALLED) $(NODE_TOOLS)  ## official MCP clients against `lever agent mcp` (needs npm and the package index)
 	$(BIN)/python -m interop.run
 
 $(INSTALLED): requirements-dev.lock pyproject.toml
@@ -31,6 +38,10 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(NODE_TOOLS): interop/node/package.json interop/node/package-lock.json
+	cd interop/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
 
 lock:  ## resolve the dependencies anew (needs uv)

@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import sys
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -20,6 +19,7 @@ import uvloop
 from pythonjsonlogger.json import JsonFormatter
 
 from broker import restart
+from broker.clocks import clock, steady
 from broker.config import Config, ToCommand, load
 from broker.doors.admin import AdminRoutes, Bundle, Watchers, health_route
 from broker.doors.agent import AgentDoor, Rates
@@ -28,7 +28,9 @@ from broker.doors.listen import Door, Limits, allow_descriptors
 from broker.doors.mcp import McpRoute
 from broker.doors.operator import Desk, DirectiveRoutes
 from broker.doors.socket import bind_operator_socket, bind_tcp
-from broker.effects.channels import Channel, CommandChannel, InboxChannel, environment_of
+from broker.effects.channels import Channel, CommandChannel, InboxChannel
+from broker.effects.commands import environment_of
+from broker.effects.head_keeper import HeadKeeper
 from broker.effects.notify import Notifier
 from broker.effects.outbox import Outbox, Ways
 from broker.effects.schedule import LoopScheduler
@@ -47,6 +49,8 @@ from broker.trust.authority import CertificateAuthority
 from broker.trust.operator import OperatorTrust
 from broker.trust.tls import ServerCertificate, server_context
 from broker.turn import Notes, Turn
+from broker.upkeep import Upkeep, fetched, keeper_of
+from broker.wire.head import Head
 from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, Digest, Fingerprint, Instant
 from broker.wire.records import (
     AgentEnrolled,
@@ -65,24 +69,16 @@ from broker.wire.verified import NOBODY, Standing, VerifiedBytes
 
 GRACE_S = 5.0
 _TIDY_EVERY = 10
+UNKNOWN_LOSS = 1_000_000  # records; generations go on beyond what so many may have given
 _OF_STANDING = (AgentRevoked, AgentFrozen, AgentEnrolled, AgentPaused, AgentResumed)
 log = logging.getLogger("lever.daemon")
 
 
-def clock() -> Instant:
-    """The wall clock."""
-    return Instant(time.time_ns() // 1000)
-
-
-def steady() -> Instant:
-    """A clock that nobody sets, from an arbitrary beginning."""
-    return Instant(time.monotonic_ns() // 1000)
-
-
-def serve(config_file: Path, *, accept_clock: bool = False) -> int:
+def serve(config_file: Path, *, accept_clock: bool = False, restored: bool = False) -> int:
     """Run the broker of this configuration until it is told to stop; its exit status, 0 after a clean shutdown.
 
-    accept_clock: go on with a clock that is behind the journal. Raises BrokerError when it can't start.
+    accept_clock: go on with a clock that is behind the journal; restored: with a state folder that is older than what
+    was written. Raises BrokerError when it can't start.
     """
     config = load(config_file)
     handler = logging.StreamHandler(sys.stderr)
@@ -91,16 +87,27 @@ def serve(config_file: Path, *, accept_clock: bool = False) -> int:
     logging.captureWarnings(True)  # a library's warning may quote what a caller sent: it has to be one line of the log
     allow_descriptors(config.limits.max_connections + 1024)
     notifier = Notifier.take(os.environ, os.getpid())
-    return uvloop.run(_run(config, notifier, accept_clock=accept_clock))
+    return uvloop.run(_run(config, notifier, How(accept_clock, restored)))
 
 
-async def _run(config: Config, notifier: Notifier, *, accept_clock: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class How:
+    """What the operator said of this start."""
+
+    accept_clock: bool = False
+    restored: bool = False
+
+
+async def _run(config: Config, notifier: Notifier, how: How) -> int:
     with StateFolder.open(config.state, config.instance) as folder:
-        disk = RealDisk()
-        book, recovered = restart.read(folder, disk, accept_clock_at=clock() if accept_clock else None)
-        broker = Broker(config, folder, recovered, book, CertificateAuthority.load(folder.ca, config.instance))
+        disk, ca = RealDisk(), CertificateAuthority.load(folder.ca, config.instance)
+        keeper = keeper_of(config, ca)
+        kept = await fetched(keeper) if keeper else None
+        at = clock() if how.accept_clock else None
+        book, recovered = restart.read(folder, disk, accept_clock_at=at, elsewhere=None if how.restored else kept)
+        broker = Broker(config, folder, recovered, book, ca, keeper)
         try:
-            await broker.start(disk, accept_clock=accept_clock)
+            await broker.start(disk, how, kept)
             notifier.ready(broker.serving)
             print(broker.serving, file=sys.stderr, flush=True)
             beats = asyncio.create_task(notifier.beat())
@@ -121,6 +128,7 @@ class Broker:
     recovered: Recovered
     book: Book
     ca: CertificateAuthority
+    keeper: HeadKeeper | None = None
     serving: str = ""
     _status: asyncio.Future[int] = field(init=False)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -135,10 +143,12 @@ class Broker:
     _context: Any = None
     _certificate: ServerCertificate = field(init=False)
     _mcp: McpRoute | None = None
+    _upkeep: Upkeep | None = None
 
-    async def start(self, disk: RealDisk, *, accept_clock: bool = False) -> None:
+    async def start(self, disk: RealDisk, how: How = How(), kept: Head | None = None) -> None:
         """Everything up to both doors answering. Raises BrokerError."""
         self._status = asyncio.get_running_loop().create_future()
+        config = self.config
         # Before there is a second thread: the operator socket is bound under a umask of the whole process.
         listeners = bind_tcp(self.config.listen.host, self.config.listen.port)
         operator_socket = bind_operator_socket(self.config.socket)
@@ -148,8 +158,10 @@ class Broker:
         self._turn = Turn(self.book, self._journal)
         self._notes = Notes(self._turn)
         self._outbox = self._build_outbox()
-        if accept_clock and not await self._turn.accept_clock(clock()):
+        if how.accept_clock and not await self._turn.accept_clock(clock()):
             log.warning("the clock is not behind the journal: nothing was to be accepted")
+        if how.restored:
+            await self._restore(kept)
         await self._note(BrokerStarted(version("lever-broker"), self.recovered.cut_bytes))
         if operator := self.config.operator:
             self._trust = OperatorTrust(
@@ -163,10 +175,11 @@ class Broker:
         await self._open_operator_door(operator_socket, port)
         self._outbox.resume(self.book.directives.values())
         self._spawn(self._ticks())
+        self._upkeep = Upkeep.of(config, self.folder, disk, self._turn, self._journal, clock, self.keeper)
+        self._upkeep.start()
         loop = asyncio.get_running_loop()
-        for how in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(how, self._end, 0)
-        config = self.config
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end, 0)
         agents_at, operator_at = f"{config.listen.host}:{port}", config.socket
         self.serving = f"lever: {config.instance} serving agents on {agents_at}, the operator on {operator_at}"
 
@@ -197,8 +210,17 @@ class Broker:
             if self._notes.waiting:
                 log.error("never written", extra={"facts": [str(fact) for fact in self._notes.waiting]})
             await self._journal.close()
+        if self._upkeep:
+            await self._upkeep.stop()
         if self._doors:
             self.config.socket.unlink(missing_ok=True)
+
+    async def _restore(self, kept: Head | None) -> None:
+        """Written, and kept elsewhere, before anybody may act on it."""
+        behind = kept.seq - self.recovered.next_seq + 1 if kept else 0
+        await self._turn.restore(clock(), behind if behind > 0 else UNKNOWN_LOSS)
+        if self.keeper:
+            await self.keeper.keep(self._journal.head)
 
     # --- joins ----------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class Reason(StrEnum):
     RATE_LIMITED = "rate_limited"
     CLOCK_BEHIND = "clock_behind"
     CLOCK_ACCEPTED = "clock_accepted"
+    JOURNAL_RESTORED = "journal_restored"
 
 
 class BrokerError(Exception):

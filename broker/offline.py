@@ -17,11 +17,13 @@ from broker.wire.records import Record
 if TYPE_CHECKING:
     from broker.journal.inspect import Report as Report
     from broker.trust.diagnosis import Finding as Finding
+    from broker.wire.head import Head
 
 __all__ = [
     "Config",
     "ConfigError",
     "ToCommand",
+    "copy_state",
     "create_state",
     "diagnose_signers",
     "load_config",
@@ -44,11 +46,32 @@ def create_state(state: Path, instance: Instance, now: Instant) -> None:
         create.create(folder, RealDisk(), authority.digest, now)
 
 
-def verify_journal(state: Path) -> Report:
-    """Judge every byte of a state folder's journal, without its lock. Raises Fatal when there is none."""
+def verify_journal(state: Path, kept_head: bytes | None = None) -> Report:
+    """Judge every byte of a state folder's journal, without its lock. Raises Fatal when there is none.
+
+    kept_head: a signed head that was kept elsewhere, which the journal must hold. Raises Malformed, Untrusted for it.
+    """
     from broker.journal import inspect
 
-    return inspect.verify(state)
+    return inspect.verify(state, _own_head(state, kept_head) if kept_head is not None else None)
+
+
+def _own_head(state: Path, kept: bytes) -> Head:
+    from broker.journal.state import CA, read_instance
+    from broker.trust.authority import CertificateAuthority
+    from broker.wire import head
+
+    instance = read_instance(state)
+    text, signature = head.split_signed(kept)
+    CertificateAuthority.load(state / CA, instance).verify(text, signature)
+    return head.parse(text, instance)
+
+
+def copy_state(state: Path, to: Path) -> None:
+    """A copy of a state folder, beside its broker. Raises Fatal."""
+    from broker.journal import backup
+
+    backup.copy(state, to)
 
 
 def walk_journal(state: Path) -> Iterator[Record]:

@@ -11,7 +11,7 @@ from broker.rules.book import LEEWAY_S, Book
 from broker.rules.decision import Decision
 from broker.rules.refusals import RefusalFold
 from broker.wire.names import Instant
-from broker.wire.records import ClockAccepted, Draft, Fact, Record
+from broker.wire.records import ClockAccepted, Draft, Fact, JournalRestored, Record
 from broker.wire.times import SECOND
 
 T = TypeVar("T")
@@ -70,6 +70,11 @@ class Turn:
         self._write(wall_at, (Draft(ClockAccepted(self.book.newest_at)),))
         await self._journal.durable()
         return True
+
+    async def restore(self, wall_at: Instant, lost: int) -> None:
+        """Go on with a state folder that is older, by so many records, than what was written."""
+        self._write(self.now(wall_at), (Draft(JournalRestored(lost)),))
+        await self._journal.durable()
 
     def now(self, wall_at: Instant) -> Instant:
         """Time never runs backwards: the clock, or the newest time in the journal. Raises Refused(CLOCK_BEHIND)."""

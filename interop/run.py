@@ -1,4 +1,4 @@
-"""`make interop`: an older official Python client, in an environment of its own, against `lever agent mcp`."""
+"""`make interop`: clients of others against `lever agent mcp`, from a real identity."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ import tempfile
 import venv
 from pathlib import Path
 
+from interop.enrolled import CN, enrolled
+from interop.inspector import inspect
 from tests.rig import LEVER, WRITE_FILE, Rig
 
 OLDER = "mcp==1.30.0"
 
 
 def main() -> None:
-    """Consume one directive with it, and see that a second time is the miss."""
+    """Both, with one agent."""
     with tempfile.TemporaryDirectory(prefix="lever-interop-") as name:
         folder = Path(name)
-        venv.create(folder / "venv", with_pip=True)
-        python = folder / "venv" / "bin" / "python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", OLDER], check=True)
-        rig = Rig.create(folder / "instance").start()
-        try:
-            bundle, identity = rig.folder / "bundle.json", folder / "identity"
-            rig.cli("agent", "invite", "worker-a", "--out", str(bundle))
-            rig.cli("agent", "enrol", "--bundle", str(bundle), "--identity", str(identity))
-            id = rig.send("worker-a", action=WRITE_FILE)
-            argv = [python, Path(__file__).with_name("older_client.py"), id]
-            argv += [LEVER, "agent", "mcp", "--identity", str(identity)]
-            said = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
-        finally:
-            rig.close()
+        with enrolled(folder) as (rig, identity):
+            protocol = inspect(rig, identity)
+            print(f"the inspector listed, looked into the inbox and checked ({protocol})", file=sys.stderr)
+            consume_once(folder / "venv", rig, identity)
+            print(f"{OLDER} consumed a directive, once", file=sys.stderr)
+
+
+def consume_once(environment: Path, rig: Rig, identity: Path) -> None:
+    """An older official Python client, in an environment of its own: a second time is the miss."""
+    venv.create(environment, with_pip=True)
+    python = environment / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", OLDER], check=True)
+    id = rig.send(CN, action=WRITE_FILE)
+    argv = [python, Path(__file__).with_name("older_client.py"), id]
+    argv += [LEVER, "agent", "mcp", "--identity", str(identity)]
+    said = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
     print(json.dumps(said, indent=2))
     assert said["protocol"] == "2025-11-25"
     assert said["consumed"]["action"]["args"] == WRITE_FILE.args
     assert said["again"] == [True, "not found"]
-    print(f"{OLDER} consumed a directive, once", file=sys.stderr)
 
 
 if __name__ == "__main__":

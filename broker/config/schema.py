@@ -13,6 +13,7 @@ from broker.config.values import (
     DAY_S,
     Address,
     AgentName,
+    Argv,
     Delivery,
     Duration,
     InstanceName,
@@ -88,9 +89,18 @@ class Limits(Block):
     pointers_per_minute: Annotated[int, number(1, 1_000_000)] = 30
     pointer_timeout_s: Annotated[int, number(1, 300)] = 10
     pointers_in_parallel: Annotated[int, number(1, 1024)] = 64
+    payload_days: Annotated[int, number(3, 36500)] = 90
     max_active_per_agent: Annotated[int, number(1, 1_000_000)] = 1000
     max_connections: Annotated[int, number(1, 65536)] = 1024
     max_connections_per_agent: Annotated[int, number(1, 65536)] = 256
+
+
+class KeptHead(Block):
+    """How the newest record's digest is kept out of reach of whoever can put back the state folder."""
+
+    keep: Argv
+    fetch: Argv
+    every_s: Duration = Field("60s", alias="every")  # type: ignore[assignment]
 
 
 class Config(Block):
@@ -103,6 +113,7 @@ class Config(Block):
     operator: Operator | None = Field(None, validate_default=False)
     tools: Annotated[Mapping[ToolWord, Operations], _or(dict), AfterValidator(_sealed)] = {}
     agents: Annotated[Mapping[AgentName, Annotated[Agent, _or(dict)]], _or(dict), AfterValidator(_sealed)] = {}
+    kept_head: KeptHead | None = Field(None, validate_default=False)
     limits: Annotated[Limits, _or(dict)] = Limits()
     _folder: Path = Path()
 

@@ -145,6 +145,18 @@ def _delivery(raw: object, info: ValidationInfo) -> ToInbox | ToCommand:
     return ToCommand((program, *argv[1:]))
 
 
+def _argv(raw: object, info: ValidationInfo) -> tuple[str, ...]:
+    """A command that is given what it needs on its standard input."""
+    if not isinstance(raw, list) or not raw or len(raw) > 64 or not all(isinstance(word, str) for word in raw):
+        raise wrong("a command as a list of 1 to 64 words")
+    for word in raw:
+        if "\0" in word or len(word) > 4096:
+            raise wrong("each word of a command to be text in quotes, of at most 4096 characters", show(word))
+    if not raw[0]:
+        raise wrong("a program as a command's first word", show(raw[0]))
+    return (str(_path(raw[0], info)) if "/" in raw[0] else raw[0], *raw[1:])
+
+
 def _command_word(word: object) -> None:
     if not isinstance(word, str) or "\0" in word or len(word) > 4096:
         raise wrong("each word of a command to be text in quotes, of at most 4096 characters", show(word))
@@ -164,6 +176,7 @@ Location = Annotated[Path, PlainValidator(_path)]
 Duration = Annotated[int, PlainValidator(_duration)]
 ToolWord = Annotated[str, _word(names.tool_word)]
 Delivery = Annotated[ToInbox | ToCommand, PlainValidator(_delivery)]
+Argv = Annotated[tuple[str, ...], PlainValidator(_argv)]
 AgentName = Annotated[Cn, _word(names.cn)]
 Operations = Annotated[tuple[ToolWord, ...], AfterValidator(distinct), Field(min_length=1)]
 ListenAddress = Annotated[Address, _address(0)]

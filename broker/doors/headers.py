@@ -14,7 +14,11 @@ _MAX_QUERY_FIELDS = 16
 
 
 def collect(pairs: list[tuple[bytes, bytes]]) -> Headers:
-    """Headers by lower-case name. Repeated list headers are joined. Raises Malformed for one that must be single."""
+    """Headers by lower-case name, their values without the blanks around them (RFC 9110, 5.5).
+
+    Repeated list headers are joined. Raises Malformed for one that must be single.
+    """
+    pairs = [(name, value.strip(b" \t")) for name, value in pairs]
     headers = dict(pairs)
     if len(headers) == len(pairs):
         return headers

@@ -79,6 +79,16 @@ async def _run(manager: Manager, ready: asyncio.Event) -> None:
         await asyncio.Event().wait()
 
 
+def _headers(request: Request) -> list[tuple[bytes, bytes]]:
+    """As the SDK is to see them.
+
+    The answer is JSON, whatever the client takes. A stream is named, too, or a call for one is not acceptable to the
+    SDK, and never comes as far as being no method of ours.
+    """
+    told = [(name, value) for name, value in request.headers.items() if name != b"accept"]
+    return [*told, (b"accept", b"application/json, text/event-stream")]
+
+
 async def _bridged(manager: Manager, request: Request, caller: Caller) -> Response:
     """One request through the SDK's application, its answer gathered whole."""
     scope = {
@@ -91,8 +101,7 @@ async def _bridged(manager: Manager, request: Request, caller: Caller) -> Respon
         "raw_path": request.path.encode("ascii"),
         "query_string": b"",
         "root_path": "",
-        # The answer is JSON, whatever else a client would take.
-        "headers": [*((k, v) for k, v in request.headers.items() if k != b"accept"), (b"accept", b"application/json")],
+        "headers": _headers(request),
         "client": None,
         "server": None,
         "state": {},

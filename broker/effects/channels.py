@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from broker.effects.commands import Command
 from broker.errors import Malformed, Unavailable
 from broker.wire import names, pointer
-from broker.wire.escape import escaped
 from broker.wire.names import Cn, DirectiveId
 
-MAX_ERROR_BYTES = 64 * 1024
-_LAST_WORDS_S = 1.0
 _PLACEHOLDER = re.compile(r"\{(agent|id|text)\}")
-_ENVIRONMENT = ("PATH", "HOME", "LANG")
 
 
 class Channel(Protocol):
@@ -98,37 +91,8 @@ class CommandChannel:
 
     async def deliver(self, cn: Cn, id: DirectiveId) -> None:
         """Run the command once."""
-        argv = self._words(cn, id)
-        program = escaped(argv[0])
-        transport, watch = await self._start(argv, program)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await watch.ended
-        except TimeoutError as error:
-            raise Unavailable(f"{program} was killed: it had not ended after {self._timeout_s:g} s") from error
-        finally:
-            await _end(transport, watch)
-        if watch.flooded:
-            raise Unavailable(f"{program} was killed: it wrote more than {MAX_ERROR_BYTES} bytes of errors")
-        if status := transport.get_returncode():
-            raise Unavailable(f"{program} {_ending(status)}{_first_line(watch.errors)}")
-
-    async def _start(self, argv: Sequence[str], program: str) -> tuple[asyncio.SubprocessTransport, _Watch]:
-        starting = asyncio.get_running_loop().create_task(self._spawn(argv))
-        try:
-            return await asyncio.shield(starting)
-        except OSError as error:
-            raise Unavailable(f"{program} can't be started: {(error.strerror or 'unknown error').lower()}") from error
-        except asyncio.CancelledError:  # half started: only who has it whole can end it with all its children
-            with suppress(OSError):
-                await _end(*await starting)
-            raise
-
-    async def _spawn(self, argv: Sequence[str]) -> tuple[asyncio.SubprocessTransport, _Watch]:
-        return await asyncio.get_running_loop().subprocess_exec(
-            _Watch, *argv, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE,
-            cwd=self._folder, env=self._environment, start_new_session=True,
-        )  # fmt: skip
+        command = Command(self._words(cn, id), self._timeout_s, folder=self._folder, environment=self._environment)
+        await command.run()
 
     def _words(self, cn: Cn, id: DirectiveId) -> list[str]:
         """The command's words with the placeholders filled in, one word each, whatever is filled in."""
@@ -143,54 +107,3 @@ class CommandChannel:
             if word.startswith("-") and not written.startswith("-"):
                 raise Unavailable("not told: the id would be read as an option; put -- before {id} in the command")
         return words
-
-
-def environment_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command may know of the daemon's environment."""
-    return {name: environ[name] for name in _ENVIRONMENT if name in environ}
-
-
-class _Watch(asyncio.SubprocessProtocol):
-    """Follows one process. ended: it exited or wrote too much; gone: nothing of it is left to read."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = loop.create_future()
-        self.gone: asyncio.Future[None] = loop.create_future()
-        self.errors = bytearray()
-        self.flooded = False
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if len(self.errors) + len(data) > MAX_ERROR_BYTES and not self.ended.done():
-            self.flooded = True
-            self.ended.set_result(None)
-        self.errors += data[: MAX_ERROR_BYTES - len(self.errors)]
-
-    def process_exited(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.gone.done():
-            self.gone.set_result(None)
-
-
-async def _end(transport: asyncio.SubprocessTransport, watch: _Watch) -> None:
-    """Kill what is left of the session, hear its last words if it failed, and give everything back."""
-    # The group's number stays taken as long as anything is in the group, and numbers come round too slowly to have
-    # been given to a stranger in the moment since the leader ended.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(transport.get_pid(), signal.SIGKILL)
-    if transport.get_returncode() != 0:
-        await asyncio.wait({watch.gone}, timeout=_LAST_WORDS_S)
-    transport.close()
-    await asyncio.wait({watch.gone}, timeout=_LAST_WORDS_S)
-
-
-def _ending(status: int) -> str:
-    return f"ended with exit status {status}" if status > 0 else f"was ended by signal {-status}"
-
-
-def _first_line(errors: bytes | bytearray) -> str:
-    line = errors.decode("utf-8", "replace").strip().partition("\n")[0].strip()
-    return f": {escaped(line)}" if line else ""

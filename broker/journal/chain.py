@@ -11,6 +11,7 @@ from broker.journal.disk import Disk
 from broker.journal.header import NO_DIGEST, RecordsHeader
 from broker.journal.problem import Kind, Misfit, Problem, broken, opening
 from broker.journal.segments import Found, Position
+from broker.journal.snapshot import Snapshot
 from broker.journal.state import JOURNAL
 from broker.wire import record_codec
 from broker.wire.frame import Frame, Torn
@@ -22,16 +23,20 @@ class Chain:
     """What the record segments hold at this moment. After `walk`, `end`, `next_seq`, `head` say what the next follows.
 
     next_seq and head are None behind bytes that can't be read: what follows is then taken at its word. Raises OSError.
+    begin: what is taken for read; closed: stop before the last segment, which may be growing.
     """
 
-    def __init__(self, disk: Disk, path: Path, instance: Instance) -> None:
+    def __init__(
+        self, disk: Disk, path: Path, instance: Instance, begin: Snapshot | None = None, *, closed: bool = False
+    ) -> None:
         self.end = Position(0, 0)
-        self.next_seq: int | None = 1
-        self.head: Digest | None = NO_DIGEST
+        self.next_seq: int | None = begin.seq + 1 if begin else 1
+        self.head: Digest | None = begin.head if begin else NO_DIGEST
+        self._first = begin.segment if begin else 1
         self._disk = disk
         self._folder = path / JOURNAL
         self._instance = instance
-        self._there = segments.extent(disk, self._folder)
+        self._there = segments.extent(disk, self._folder, closed=closed)
 
     def walk(self) -> Iterator[Record | Problem]:
         """Every record that can be read, and every problem, in the order of the files. Raises OSError."""
@@ -42,9 +47,11 @@ class Chain:
                 found = f"segment {number} instead" if there else "no segment at all"
                 yield Problem(Kind.MISSING, _file(expected), 0, self.next_seq, f"segment {expected}", found)
                 self.next_seq = self.head = None
-            if there:
+            if there and number >= self._first:
                 yield from self._segment(number, last=number == there[-1])
             expected = number + 1
+        if expected <= self._first and self._there.numbers:
+            yield Problem(Kind.MISSING, _file(expected), 0, self.next_seq, f"segment {self._first}", "no such file")
         if self.next_seq == 1:
             yield Problem(Kind.MISSING, _file(1), self.end.offset, 1, "the record instance_created", "no record")
 

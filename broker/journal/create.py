@@ -5,10 +5,10 @@ from __future__ import annotations
 from broker.errors import Fatal
 from broker.journal import head, segments
 from broker.journal.disk import Disk, refusal
-from broker.journal.head import Head
 from broker.journal.header import NO_DIGEST, PayloadsHeader, RecordsHeader
 from broker.journal.state import StateFolder
 from broker.wire import frame, record_codec
+from broker.wire.head import Head
 from broker.wire.names import Digest, Instant
 from broker.wire.records import InstanceCreated, Record
 

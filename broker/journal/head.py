@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
 
-from broker.errors import Damaged
+from broker.errors import Damaged, Malformed
 from broker.journal.chain import Chain
 from broker.journal.disk import Disk, refusal, write_all
 from broker.journal.problem import Kind, Problem
+from broker.wire import head as wire
+from broker.wire.head import Head
 from broker.wire.names import Digest, Instance
 from broker.wire.records import Record
 
 NAME = "head"
-_MAX_BYTES = 4096
-_TEXT = re.compile(r"lever-head 1\ninstance ([a-z0-9-]+)\nrecord ([1-9][0-9]{0,17})\ndigest ([0-9a-f]{64})\n", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A record that was durable: its number, and the digest that the next one links to."""
-
-    seq: int
-    digest: Digest
-
-    def text(self, instance: Instance) -> str:
-        """Four lines, for a file that people may copy elsewhere."""
-        return f"lever-head 1\ninstance {instance}\nrecord {self.seq}\ndigest {self.digest.hex()}\n"
 
 
 def keep(disk: Disk, folder: Path, instance: Instance, head: Head) -> None:
@@ -35,7 +21,7 @@ def keep(disk: Disk, folder: Path, instance: Instance, head: Head) -> None:
     temporary = folder / f"{NAME}.new"
     fd = disk.create(temporary)
     try:
-        write_all(disk, fd, head.text(instance).encode("ascii"))
+        write_all(disk, fd, wire.encode(head, instance))
         disk.sync(fd)
     finally:
         disk.close(fd)
@@ -55,24 +41,26 @@ def read(disk: Disk, folder: Path, instance: Instance) -> Head:
     try:
         fd = disk.read(path)
         try:
-            raw = disk.read_at(fd, 0, _MAX_BYTES)
+            raw = disk.read_at(fd, 0, wire.MAX_BYTES)
         finally:
             disk.close(fd)
     except FileNotFoundError:
         raise Damaged("no such file") from None
     except OSError as error:
         raise refusal(f"read `{NAME}`", folder, error) from error
-    found = _TEXT.fullmatch(raw.decode("ascii", "replace"))
-    if not found or found[1] != instance:
-        raise Damaged(f"other text than its four lines of instance {instance}")
-    return Head(int(found[2]), Digest(bytes.fromhex(found[3])))
+    try:
+        return wire.parse(raw, instance)
+    except Malformed as error:
+        raise Damaged(error.why) from error
 
 
 class HeadCheck:
     """Compares a journal with the head that was kept before the journal was read: a journal only grows."""
 
-    def __init__(self, kept: Head) -> None:
+    def __init__(self, kept: Head, place: str = NAME) -> None:
+        """place: where it was kept."""
         self._kept = kept
+        self._place = place
         self._found: Digest | None = None
 
     @classmethod
@@ -98,4 +86,4 @@ class HeadCheck:
             return None  # where records can't be read, that is told already
         kept = f"record {self._kept.seq} with digest {self._kept.digest.hex()[:16]}, which was written"
         there = f"a journal that ends at record {last}" if last < self._kept.seq else "another record of that number"
-        return Problem(Kind.MISSING, NAME, 0, self._kept.seq, kept, there)
+        return Problem(Kind.MISSING, self._place, 0, self._kept.seq, kept, there)

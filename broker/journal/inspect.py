@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.errors import Damaged
+from broker.journal import snapshot
 from broker.journal.chain import Chain
 from broker.journal.disk import Disk, RealDisk, refusal
-from broker.journal.head import HeadCheck
-from broker.journal.payloads import PayloadScan
 from broker.journal.problem import Kind, Problem
 from broker.journal.state import read_instance
+from broker.journal.survey import Survey
+from broker.wire.head import Head
 from broker.wire.names import Digest, Instance
 from broker.wire.records import Record
 
@@ -33,34 +34,34 @@ class Report:
         return all(problem.kind is Kind.INCOMPLETE for problem in self.problems)
 
 
-def verify(path: Path) -> Report:
+def verify(path: Path, elsewhere: Head | None = None) -> Report:
     """Judge every byte of the state folder's journal and payloads, and list every problem.
 
-    Beside a running broker the last record may be half written: that is a problem of its own kind, `incomplete`.
-    Raises Fatal when the folder is no state folder or can't be read.
+    elsewhere: a head that was kept outside of the folder. Beside a running broker the last record may be half written:
+    that is a problem of its own kind, `incomplete`. Raises Fatal when the folder is no state folder or can't be read.
     """
     instance, disk = read_instance(path), RealDisk()
     problems: list[Problem] = []
-    records = payloads = 0
+    records = 0
     try:
-        kept = HeadCheck.of(disk, path, instance)
-        chain, scan = Chain(disk, path, instance), PayloadScan(disk, path, instance)
-        for found in chain.walk():
+        survey = Survey(disk, path, instance, elsewhere=elsewhere)
+        for found in survey.walk():
             if isinstance(found, Problem):
                 problems.append(found)
-                continue
-            records += 1
-            if isinstance(kept, HeadCheck):
-                kept.see(found)
-            for ref in found.payloads:
-                payloads += 1
-                problems.extend(scan.check(ref, found.seq))
-        problems.extend(scan.finish())
-        if lost := kept.end(chain) if isinstance(kept, HeadCheck) else kept:
-            problems.append(lost)
+            else:
+                records += 1
+        problems.extend(_of_snapshot(disk, path, instance))
     except OSError as error:
         raise refusal("read the journal", path, error) from error
-    return Report(instance, records, payloads, chain.head, tuple(problems))
+    return Report(instance, records, survey.payloads, survey.head, tuple(problems))
+
+
+def _of_snapshot(disk: Disk, path: Path, instance: Instance) -> list[Problem]:
+    try:
+        snapshot.read(disk, path, instance)
+    except Damaged as error:
+        return [Problem(Kind.DAMAGED, snapshot.NAME, 0, None, "a snapshot that fits the journal", error.why)]
+    return []
 
 
 def walk(path: Path, disk: Disk | None = None) -> Iterator[Record]:

@@ -11,6 +11,7 @@ from broker.journal.disk import Disk, refusal
 from broker.journal.header import PayloadsHeader
 from broker.journal.problem import Kind, Misfit, Problem, broken, opening
 from broker.journal.segments import Found, Position
+from broker.journal.snapshot import Snapshot
 from broker.journal.state import PAYLOADS
 from broker.wire import frame
 from broker.wire.frame import Frame
@@ -22,9 +23,11 @@ class PayloadScan:
     """One pass over the payload segments of this moment, beside a Chain made before: references come in their order.
 
     After `finish`, `end` says where the next payload goes. Frames that no record names are whole or a torn tail.
+    Segments may be missing at the beginning, as far as the records say that they were `dropped`.
     """
 
-    def __init__(self, disk: Disk, path: Path, instance: Instance) -> None:
+    def __init__(self, disk: Disk, path: Path, instance: Instance, begin: Snapshot | None = None) -> None:
+        self.dropped = begin.dropped if begin else 0
         self.end = Position(0, 0)
         self._disk = disk
         self._folder = path / PAYLOADS
@@ -33,9 +36,21 @@ class PayloadScan:
         self._frames: Iterator[Found] = iter(())
         self._ahead: Found | None = None
         self._told: set[int] = set()
+        self._unread: dict[int, int] = {}  # by segment that is not there, the first record that names it
+        self._first = self._there.numbers[0] if self._there.numbers else 1
+        if self._first > 1:
+            self.end = Position(self._first - 1, 0)
+        if begin and begin.payloads.segment in self._there.numbers:
+            self.end = begin.payloads
+            file = self._folder / segments.name(self.end.segment)
+            self._frames = segments.frames(disk, file, self._there.limit(self.end.segment), begin=self.end.offset)
+            self._ahead = next(self._frames, None)
 
     def check(self, ref: PayloadRef, seq: int) -> list[Problem]:
         """What is wrong with the bytes that this reference of record `seq` names. Raises OSError."""
+        if ref.segment < self._first and self._there.numbers:
+            self._unread.setdefault(ref.segment, seq)
+            return []
         problems = list(self._reach(ref, seq)) if not self._reached(ref) else []
         if ref.segment in self._told:
             return problems
@@ -68,6 +83,8 @@ class PayloadScan:
             yield self._missing(1, None)
         while self._ahead:
             yield from self._unnamed(last=True)
+        if self._there.numbers and self._first > self.dropped + 1:
+            yield self._missing(self.dropped + 1, self._unread.get(self.dropped + 1))
 
     def _pass(self, last: int) -> Iterator[Problem]:
         """Go on to this segment, through all between."""
@@ -102,6 +119,21 @@ class PayloadScan:
     def _missing(self, number: int, seq: int | None) -> Problem:
         self._told.add(number)
         return Problem(Kind.MISSING, _file(number), 0, seq, f"payload segment {number}", "no such file")
+
+
+def end_of(ref: PayloadRef) -> Position:
+    """Just behind the frame that a reference names."""
+    return Position(ref.segment, ref.offset + ref.length + frame.OVERHEAD_BYTES)
+
+
+def drop(disk: Disk, path: Path, through: int) -> None:
+    """Remove the payload segments up to this one: a durable record says so. Raises OSError."""
+    folder = path / PAYLOADS
+    numbers = [number for number in segments.extent(disk, folder).numbers if number <= through]
+    for number in numbers:
+        disk.remove(folder / segments.name(number))
+    if numbers:
+        disk.sync_dir(folder)
 
 
 def read_payload(disk: Disk, path: Path, ref: PayloadRef) -> bytes:

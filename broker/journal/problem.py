@@ -35,7 +35,8 @@ class Problem:
 
     def __str__(self) -> str:
         record = "" if self.seq is None else f", record {self.seq}"
-        return f"{self.file} at byte {self.offset}{record}: expected {self.expected}, found {self.found}"
+        place = f"{self.file} at byte {self.offset}" if "/" in self.file else self.file
+        return f"{place}{record}: expected {self.expected}, found {self.found}"
 
 
 class Misfit(Exception):

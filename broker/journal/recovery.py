@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.errors import Damaged
-from broker.journal import head, segments
-from broker.journal.chain import Chain
+from broker.journal import head, segments, snapshot
 from broker.journal.disk import Disk, refusal
-from broker.journal.head import HeadCheck
-from broker.journal.payloads import PayloadScan, read_payload
+from broker.journal.payloads import read_payload
 from broker.journal.problem import Kind, Problem
 from broker.journal.segments import Position
+from broker.journal.snapshot import Snapshot
 from broker.journal.state import StateFolder
+from broker.journal.survey import ELSEWHERE, Survey
+from broker.wire.head import Head
 from broker.wire.names import Digest
 from broker.wire.records import PayloadRef, Record
 
@@ -36,43 +37,46 @@ class Recovered:
         return read_payload(self.disk, self.path, ref)
 
 
-def recover(folder: StateFolder, disk: Disk, each: Callable[[Record], None]) -> Recovered:
-    """Check the whole journal and all payloads, giving each record in order to `each`; then cut what was torn.
+def recover(
+    folder: StateFolder,
+    disk: Disk,
+    each: Callable[[Record], None],
+    begin: Snapshot | None = None,
+    elsewhere: Head | None = None,
+) -> Recovered:
+    """Check the journal and all payloads, giving each record in order to `each`; then cut what was torn.
 
-    The memory it takes does not grow with the journal. Raises Fatal at the first thing that a crash can't explain, and
-    when there is no journal: nothing but `create` makes one. Until it returns, what `each` saw is not to be acted on.
+    begin: where to begin, instead of at the first record; elsewhere: the head that was kept outside. The memory it
+    takes does not grow with the journal. Raises Fatal at the first thing that a crash can't explain, and when there is
+    no journal: nothing but `create` makes one. Until it returns, what `each` saw is not to be acted on.
     """
     torn: list[Problem] = []
     try:
-        kept = HeadCheck.of(disk, folder.path, folder.instance)
-        chain = Chain(disk, folder.path, folder.instance)
-        payloads = PayloadScan(disk, folder.path, folder.instance)
-        for found in chain.walk():
+        survey = Survey(disk, folder.path, folder.instance, begin, elsewhere)
+        for found in survey.walk():
             if isinstance(found, Problem):
                 _tolerate(found, torn)
-                continue
-            for ref in found.payloads:
-                for problem in payloads.check(ref, found.seq):
-                    _tolerate(problem, torn)
-            if isinstance(kept, HeadCheck):
-                kept.see(found)
-            each(found)
-        for loose in payloads.finish():
-            _tolerate(loose, torn)
-        if lost := kept.end(chain) if isinstance(kept, HeadCheck) else kept:
-            _tolerate(lost, torn)
+            else:
+                each(found)
         cut_bytes = sum(_cut(disk, folder.path / problem.file, problem.offset) for problem in torn)
         for place in (folder.journal, folder.payloads):
             segments.sweep(disk, place)
         head.sweep(disk, folder.path)
+        snapshot.sweep(disk, folder.path)
     except OSError as error:
         raise refusal("read the journal", folder.path, error) from error
-    assert chain.head is not None
-    assert chain.next_seq is not None
-    return Recovered(chain.head, chain.next_seq, chain.end, payloads.end, cut_bytes, folder.path, disk)
+    assert survey.head is not None
+    assert survey.next_seq is not None
+    ends = survey.records_end, survey.payloads_end
+    return Recovered(survey.head, survey.next_seq, *ends, cut_bytes, folder.path, disk)
 
 
 def _tolerate(problem: Problem, torn: list[Problem]) -> None:
+    if problem.file == ELSEWHERE:
+        raise Damaged(
+            f"this state folder is older than what was written: {problem}",
+            hint="bring back a newer copy; where there is none: lever broker serve --restored",
+        )
     if problem.kind is not Kind.INCOMPLETE:
         raise Damaged(f"the journal is not whole: {problem}", hint="lever journal verify")
     torn.append(problem)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from broker.errors import Malformed
-from broker.journal.head import Head
 from broker.journal.header import PayloadsHeader, RecordsHeader
 from broker.journal.segments import Piece, Position
 from broker.wire import frame, record_codec
+from broker.wire.head import Head
 from broker.wire.names import Digest, Instance, Instant
 from broker.wire.records import Draft, PayloadRef, Record
 

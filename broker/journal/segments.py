@@ -61,10 +61,14 @@ class Extent:
         return self.last_bytes if number == self.numbers[-1] else None
 
 
-def extent(disk: Disk, folder: Path) -> Extent:
-    """Which segments are there, in order, and the size of the last. Other names are not segments. Raises OSError."""
+def extent(disk: Disk, folder: Path, *, closed: bool = False) -> Extent:
+    """Which segments are there, in order, and the size of the last. Other names are not segments. Raises OSError.
+
+    closed: without the last one, which may still grow.
+    """
     found = (_NAME.fullmatch(entry) for entry in disk.names(folder))
     numbers = tuple(sorted(int(match[1]) for match in found if match))
+    numbers = numbers[:-1] if closed else numbers
     return Extent(numbers, disk.size(folder / name(numbers[-1])) if numbers else 0)
 
 
@@ -126,14 +130,15 @@ class Tail:
         self._disk.sync(self._fd)
 
 
-def frames(disk: Disk, path: Path, limit: int | None = None) -> Iterator[Found]:
-    """The frames of a file in order, as if it ended at `limit`; a damaged one is stepped over if its head is whole.
+def frames(disk: Disk, path: Path, limit: int | None = None, *, begin: int = 0) -> Iterator[Found]:
+    """The frames of a file in order from the offset `begin`, as if it ended at `limit`; a damaged one is stepped over
+    if its head is whole.
 
     Raises OSError. Holds no more of the file in memory than a megabyte or the longest frame.
     """
     fd = disk.read(path)
     try:
-        data, base, at, ended = b"", 0, 0, False
+        data, base, at, ended = b"", begin, 0, False
         while True:
             what = frame.read(data, at)
             if isinstance(what, Frame):

@@ -19,7 +19,7 @@ from broker.wire.names import Instance
 
 FORMAT = 1
 JOURNAL, PAYLOADS, CA = "journal", "payloads", "ca"
-_FORMAT_NAME, _LOCK_NAME, _HOLDER_NAME = "format", "lock", "lock.pid"
+FORMAT_NAME, _LOCK_NAME, _HOLDER_NAME = "format", "lock", "lock.pid"
 _TEXT = re.compile(r"lever-state ([1-9][0-9]{0,8})\n(?:instance ([^\n]*)\n)?.*", re.DOTALL)
 
 
@@ -109,14 +109,14 @@ class StateFolder:
 def read_instance(path: Path) -> Instance:
     """Whose state folder this is, as its file `format` says, without the lock. Raises Fatal."""
     try:
-        text = (path / _FORMAT_NAME).read_text("utf-8", "replace")
+        text = (path / FORMAT_NAME).read_text("utf-8", "replace")
     except FileNotFoundError:
         raise Fatal(
-            f"{path} is no state folder: it has no file named `{_FORMAT_NAME}`",
+            f"{path} is no state folder: it has no file named `{FORMAT_NAME}`",
             hint="check `state` in the configuration; a new instance starts with: lever init",
         ) from None
     except OSError as error:
-        raise refusal(f"read `{_FORMAT_NAME}`", path, error) from error
+        raise refusal(f"read `{FORMAT_NAME}`", path, error) from error
     found = _TEXT.fullmatch(text)
     if found and int(found[1]) > FORMAT:
         raise Fatal(
@@ -125,10 +125,10 @@ def read_instance(path: Path) -> Instance:
         )
     try:
         if not found or found[0] != _text(names.instance(found[2])):
-            raise Malformed(_FORMAT_NAME, "wrong lines")
+            raise Malformed(FORMAT_NAME, "wrong lines")
     except Malformed as error:
         raise Damaged(
-            f"{path / _FORMAT_NAME} is damaged: expected the lines `lever-state {FORMAT}` and `instance <name>`",
+            f"{path / FORMAT_NAME} is damaged: expected the lines `lever-state {FORMAT}` and `instance <name>`",
             hint="restore the whole state folder from one copy, never a single file",
         ) from error
     return Instance(found[2])
@@ -141,7 +141,7 @@ def _text(instance: Instance) -> str:
 def _furnish(path: Path, instance: Instance, disk: Disk) -> None:
     for name in (JOURNAL, PAYLOADS, CA):
         (path / name).mkdir(mode=0o700)
-    fd = disk.create(path / _FORMAT_NAME)
+    fd = disk.create(path / FORMAT_NAME)
     try:
         write_all(disk, fd, _text(instance).encode())
         disk.sync(fd)

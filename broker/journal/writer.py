@@ -13,11 +13,11 @@ from typing import Literal
 from broker.errors import Fatal
 from broker.journal import head
 from broker.journal.disk import Disk, refusal
-from broker.journal.head import Head
 from broker.journal.recovery import Recovered
 from broker.journal.seal import Sealed, Sealer
 from broker.journal.segments import SEGMENT_BYTES, Tail
 from broker.journal.state import StateFolder
+from broker.wire.head import Head
 from broker.wire.names import Instant
 from broker.wire.records import Draft, Record
 
@@ -103,6 +103,11 @@ class JournalWriter:
         """Have the newest record's digest written down beside the journal, once that record is durable."""
         if not self._closed:
             self._queue.put("keep")
+
+    @property
+    def head(self) -> Head:
+        """The newest record that is durable."""
+        return self._head
 
     async def close(self) -> None:
         """Write what is queued, then let go of the files. Whether that worked, waiters and on_stopped are told."""

@@ -62,6 +62,12 @@ def flaw_of(book: Book, now: Instant, order: Order, instance: Instance) -> Flaw 
             f"issued more than {FRESH_S} s from the broker's clock",
             "compare the clocks: lever doctor",
         )
+    if envelope.issued_at <= book.restored_at:
+        return (
+            Reason.JOURNAL_RESTORED,
+            "issued before this state folder was restored, or within two minutes of it",
+            "wait two minutes, then run the command again",
+        )
     if sha256(order.verified.raw).digest() in book.envelopes:
         return (
             Reason.ENVELOPE_REPLAYED,

@@ -107,6 +107,12 @@ def _window_flaw(statement: Statement, now: Instant, terms: Terms) -> Flaw | Non
 
 
 def _target_flaw(book: Book, statement: Statement, terms: Terms) -> Flaw | None:
+    if statement.issued_at <= book.restored_at:
+        return (
+            Reason.JOURNAL_RESTORED,
+            "signed before this state folder was restored, or within two minutes of it",
+            "wait two minutes, then sign it anew",
+        )
     cn, generation = statement.target.cn, statement.target.generation
     agent = book.agents.get(cn)
     if agent is None:

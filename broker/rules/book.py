@@ -9,7 +9,7 @@ from broker.errors import Reason
 from broker.rules.entries import Agent, Directive, Enrolment, PointerState, Renewal, Repeat, Report, Ticket, Tombstone
 from broker.rules.lifecycle import Event, State, after
 from broker.wire import records as r
-from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Instance, Instant
+from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
 from broker.wire.times import SECOND
 
 LEEWAY_S = 120
@@ -46,12 +46,14 @@ class Book:
         """set_back: where in the journal to come the clock is set back, so that nothing is forgotten too early."""
         self.instance = instance
         self._set_back = set_back
-        self._forgotten_minute = 0
+        self.forgotten_minute = 0
         self.newest_at = Instant(0)
         self.records = 0
         self.allowed_digest = Digest(b"")
         self.agents: dict[Cn, Agent] = {}
         self.paused: set[Cn] = set()
+        self.generation_base = Generation(0)  # beyond which a name that is new begins
+        self.restored_at = r.NEVER  # nothing that was signed before counts
         self.tickets: dict[Digest, Ticket] = {}
         self.directives: dict[DirectiveId, Directive] = {}
         self.tombstones: dict[DirectiveId, Tombstone] = {}
@@ -60,6 +62,8 @@ class Book:
         self.envelopes: dict[Digest, Instant] = {}
         self.by_agent: dict[Cn, dict[DirectiveId, None]] = {}
         self.by_signer: dict[Digest, dict[DirectiveId, None]] = {}  # active or held to be repeated
+        self.payloads_until: dict[int, Instant] = {}  # by payload segment: when the last thing in it ends
+        self.payloads_dropped = 0
         self.last_seen: dict[Cn, Instant] = {}  # told by the door, not by the journal: shown, never decided on
         self._by_minute: dict[int, list[DirectiveId]] = {}  # of expiry; lists by the minute cost 8 bytes an id
         self._by_hour: dict[int, list[DirectiveId]] = {}  # of a tombstone's end
@@ -70,6 +74,8 @@ class Book:
         self.forget(record.at, record.seq)
         self.newest_at = max(self.newest_at, record.at)
         self.records += 1
+        if record.payloads:
+            self._needs(record)
         match record.fact:
             case r.DirectiveAdmitted() as fact:
                 self._admit(fact, record, payloads or (b"", b""))
@@ -104,6 +110,11 @@ class Book:
                 self.paused.remove(fact.cn)
             case r.EnvelopeAccepted() as fact:
                 self.envelopes[fact.envelope_digest] = fact.fresh_until_at
+            case r.JournalRestored() as fact:
+                self._restore(fact.lost, record.at)
+            case r.PayloadsDropped() as fact:
+                self.payloads_dropped = through = fact.through
+                self.payloads_until = {n: until for n, until in self.payloads_until.items() if n > through}
             case r.ClockAccepted():
                 self._go_back(record.at)
             case r.SignersChanged() as fact:
@@ -138,9 +149,9 @@ class Book:
         decision rests on what its own record forgets, and what a restart forgets is what was forgotten live.
         seq: the number of the record that is next. What a clock that is set back later makes current again is kept.
         """
-        if now // _MINUTE > self._forgotten_minute:
-            self._forgotten_minute = now // _MINUTE
-            whole = Instant(self._forgotten_minute * _MINUTE)
+        if now // _MINUTE > self.forgotten_minute:
+            self.forgotten_minute = now // _MINUTE
+            whole = Instant(self.forgotten_minute * _MINUTE)
             self._forget(min([whole, *(back.at for back in self._set_back if back.seq >= seq)]))
 
     def _forget(self, now: Instant) -> None:
@@ -172,6 +183,12 @@ class Book:
         """The active directives of one agent, in the order of admission."""
         return (self.directives[id] for id in self.by_agent.get(cn, ()))
 
+    def _needs(self, record: r.Record) -> None:
+        """Until when what a record's payloads are about may matter to anybody: retention counts from there."""
+        ends = [getattr(record.fact, name, record.at) for name in ("expires_at", "not_after_at", "fresh_until_at")]
+        for ref in record.payloads:
+            self.payloads_until[ref.segment] = max(self.payloads_until.get(ref.segment, r.NEVER), record.at, *ends)
+
     def _renewals(self) -> Iterator[Renewal]:
         for agent in self.agents.values():
             yield from agent.lineage.values()
@@ -200,10 +217,25 @@ class Book:
             statement=payloads[0],
             signature=payloads[1],
         )
-        self.directives[fact.id] = directive
-        self.by_agent.setdefault(directive.cn, {})[fact.id] = None
-        self.by_signer.setdefault(fact.signer_digest, {})[fact.id] = None
-        self._by_minute.setdefault(fact.expires_at // _MINUTE, []).append(fact.id)
+        self.enter(directive)
+
+    def enter(self, directive: Directive) -> None:
+        """List a directive as active."""
+        self.directives[directive.id] = directive
+        self.by_agent.setdefault(directive.cn, {})[directive.id] = None
+        self.by_signer.setdefault(directive.signer_digest, {})[directive.id] = None
+        self._by_minute.setdefault(directive.expires_at // _MINUTE, []).append(directive.id)
+
+    def bury(self, id: DirectiveId, tombstone: Tombstone) -> None:
+        """Keep a tombstone for its time."""
+        self.tombstones[id] = tombstone
+        self._by_hour.setdefault((tombstone.times[1] + TOMBSTONE_S * SECOND) // _HOUR, []).append(id)
+
+    def hold(self, repeat: Repeat) -> None:
+        """Keep an answer for its minute."""
+        directive = repeat.directive
+        self.repeats[directive.id] = repeat
+        self.by_signer.setdefault(directive.signer_digest, {})[directive.id] = None
 
     def _end(self, id: DirectiveId, event: Event, reason: str, at: Instant) -> Directive:
         """Active -> final, by the table; a second end of the same id is a fault of the record, never a no-op."""
@@ -213,15 +245,13 @@ class Book:
         _unlist(self.by_agent, directive.cn, id)
         _unlist(self.by_signer, directive.signer_digest, id)
         id = directive.id  # the one string that the lists by time hold too
-        self.tombstones[id] = Tombstone(directive, state, self._word(reason), at)
-        self._by_hour.setdefault((directive.expires_at + TOMBSTONE_S * SECOND) // _HOUR, []).append(id)
+        self.bury(id, Tombstone.of(directive, state, self._word(reason), at))
         return directive
 
     def _consume(self, fact: r.DirectiveConsumed, at: Instant) -> None:
         directive = self._end(fact.id, Event.CONSUME, "", at)
         if at < fact.repeat_until_at:
-            self.repeats[directive.id] = Repeat(directive, fact.key_digest, fact.attempt, fact.repeat_until_at)
-            self.by_signer.setdefault(directive.signer_digest, {})[directive.id] = None
+            self.hold(Repeat(directive, fact.key_digest, fact.attempt, fact.repeat_until_at))
 
     def _drop_repeats(self, ids: Iterable[DirectiveId]) -> None:
         for id in ids:
@@ -230,9 +260,20 @@ class Book:
     def _go_back(self, at: Instant) -> None:
         """The one record whose time may be before the newest: what was open by the wrong clock is not left open."""
         self.newest_at = at
-        self._forgotten_minute = at // _MINUTE
+        self.forgotten_minute = at // _MINUTE
         for cn in list(self.by_agent):
             self._end_all(cn, Reason.CLOCK_ACCEPTED, at)
+        self._drop_repeats(list(self.repeats))
+        self.tickets.clear()
+
+    def _restore(self, lost: int, at: Instant) -> None:
+        """What was used, revoked or given since the copy was made is not known: nothing from before goes on."""
+        self.restored_at = Instant(at + LEEWAY_S * SECOND)  # what is signed may be dated so far ahead
+        self.generation_base = Generation(self.generation_base + lost)
+        for cn, agent in self.agents.items():
+            self._revoke_agent(cn, at)
+            agent.generation = Generation(agent.generation + lost)
+            agent.lineage.clear()
         self._drop_repeats(list(self.repeats))
         self.tickets.clear()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from broker.rules.lifecycle import State
 from broker.wire import records as r
@@ -47,6 +48,21 @@ class Directive:
     pointer: PointerState = field(default_factory=PointerState)
 
 
+class TombstoneRow(NamedTuple):
+    """A tombstone as it is written down. times: see Tombstone.times."""
+
+    cn: Cn
+    generation: Generation
+    kind: str
+    tool: str
+    op: str
+    fingerprint: Fingerprint
+    state: State
+    reason: str
+    attempts: int
+    times: tuple[Instant, Instant, Instant, Instant]
+
+
 class Tombstone:
     """What remains of a finished directive so that its id can't return. Kept small: there may be a great many."""
 
@@ -63,11 +79,24 @@ class Tombstone:
         "tool",
     )
 
-    def __init__(self, of: Directive, state: State, reason: str, ended_at: Instant) -> None:
-        self.cn, self.generation, self.kind = of.cn, of.generation, of.kind
-        self.tool, self.op, self.fingerprint = of.tool, of.op, of.fingerprint
-        self.state, self.reason, self.attempts = state, reason, of.pointer.attempts
-        self._times = _TIMES.pack(of.issued_at, of.expires_at, ended_at, of.pointer.delivered_at)
+    def __init__(self, row: TombstoneRow) -> None:
+        self.cn, self.generation, self.kind = row.cn, row.generation, row.kind
+        self.tool, self.op, self.fingerprint = row.tool, row.op, row.fingerprint
+        self.state, self.reason, self.attempts = row.state, row.reason, row.attempts
+        self._times = _TIMES.pack(*row.times)
+
+    @classmethod
+    def of(cls, ended: Directive, state: State, reason: str, ended_at: Instant) -> Tombstone:
+        """Of a directive that ended so."""
+        times = (ended.issued_at, ended.expires_at, ended_at, ended.pointer.delivered_at)
+        bound = (ended.kind, ended.tool, ended.op, ended.fingerprint)
+        return cls(TombstoneRow(ended.cn, ended.generation, *bound, state, reason, ended.pointer.attempts, times))
+
+    @property
+    def row(self) -> TombstoneRow:
+        """All of it, as plain values."""
+        bound = (self.kind, self.tool, self.op, self.fingerprint)
+        return TombstoneRow(self.cn, self.generation, *bound, self.state, self.reason, self.attempts, self.times)
 
     @property
     def times(self) -> tuple[Instant, Instant, Instant, Instant]:

@@ -77,7 +77,7 @@ def enrol(book: Book, now: Instant, *, ticket_digest: Digest, ask: Ask, issue: I
     if now >= ticket.expires_at:
         return request.refuse(Reason.TICKET_EXPIRED)
     agent = book.agents.get(ticket.cn)
-    generation = Generation((agent.generation if agent else 0) + 1)
+    generation = Generation((agent.generation if agent else book.generation_base) + 1)
     made = issue(ticket.cn, generation, now)
     fact = AgentEnrolled(ticket.cn, generation, ticket_digest, ask.key_digest, made.cert_digest, made.not_after_at)
     pem = made.pem.encode("ascii")
@@ -90,7 +90,7 @@ def renew(book: Book, now: Instant, *, caller: Caller, ask: Ask, issue: Issue) -
     if bar := shut_out(book, caller, now):
         return request.refuse(bar)
     agent = book.agents.get(caller.cn)
-    if not _may_renew(agent, caller):
+    if not _may_renew(book, agent, caller):
         return request.refuse(Reason.GENERATION_STALE)
     earlier = agent.lineage.get(caller.cert_digest) if agent else None
     if earlier is not None:
@@ -106,6 +106,6 @@ def renew(book: Book, now: Instant, *, caller: Caller, ask: Ask, issue: Issue) -
     return Decision((Draft(renewed, (pem,)),), pem)
 
 
-def _may_renew(agent: Agent | None, caller: Caller) -> bool:
+def _may_renew(book: Book, agent: Agent | None, caller: Caller) -> bool:
     """A certificate from before generations (it counts as 1) establishes 1 where there is none."""
-    return caller.generation == (agent.generation if agent else 1)
+    return caller.generation == (agent.generation if agent else book.generation_base + 1)

@@ -10,12 +10,12 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from broker.errors import Damaged, Fatal
+from broker.errors import Damaged, Fatal, Untrusted
 from broker.trust import authority_file
 from broker.trust.csr import AgentKey
 from broker.wire.names import Cn, Digest, Generation, Instance, Instant
@@ -101,6 +101,17 @@ class CertificateAuthority:
         builder = self._leaf("lever broker", public_key, now, serial, ExtendedKeyUsageOID.SERVER_AUTH)
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         return self._sign(builder.add_extension(alternatives, critical=False))
+
+    def sign(self, raw: bytes) -> bytes:
+        """The broker's own signature over these bytes (ECDSA with SHA-256)."""
+        return self._key.sign(raw, ec.ECDSA(hashes.SHA256()))
+
+    def verify(self, raw: bytes, signature: bytes) -> None:
+        """Raises Untrusted unless `sign` made this signature over these bytes."""
+        try:
+            self._key.public_key().verify(signature, raw, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature as error:
+            raise Untrusted("not signed by this broker's own key") from error
 
     def _leaf(
         self, cn: str, public_key: AgentKey, now: Instant, serial: int, purpose: ObjectIdentifier

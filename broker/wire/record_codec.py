@@ -10,7 +10,7 @@ from typing import Any
 import cbor2
 
 from broker.errors import Malformed
-from broker.wire import records
+from broker.wire import frame, records
 from broker.wire.names import Digest, Instant
 from broker.wire.records import Fact, PayloadRef, Record
 
@@ -91,6 +91,11 @@ def encode(record: Record) -> bytes:
         raise Malformed("record.at", "beyond the format")
     refs = [[ref.digest, ref.segment, ref.offset, ref.length] for ref in record.payloads]
     return cbor2.dumps([FORMAT, record.seq, record.at, record.prev, name, refs, body], canonical=True)
+
+
+def digest_of(record: Record) -> Digest:
+    """What the record behind this one links to."""
+    return frame.digest(encode(record))
 
 
 def _plain(value: Any) -> Any:

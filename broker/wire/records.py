@@ -41,6 +41,23 @@ class ClockAccepted:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalRestored:
+    """The operator said that this state folder is older than what was last written; lost: by so many records at most.
+
+    All that was active is ended, every agent is shut out, and generations go on beyond any that may have been given.
+    """
+
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadsDropped:
+    """The payload segments up to this one are past their retention: their files are removed, the records stay."""
+
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
 class SignersChanged:
     """allowed_signers was seen with new content; the fingerprints of the keys in it, in file order."""
 
@@ -260,6 +277,8 @@ Fact = (
     | BrokerStarted
     | BrokerStopped
     | ClockAccepted
+    | JournalRestored
+    | PayloadsDropped
     | SignersChanged
     | EnvelopeAccepted
     | AgentInvited

@@ -45,7 +45,10 @@ def _scoped(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--accept-clock", is_flag=True, help="Go on where the clock is right and the journal's newest time is wrong."
 )
-def serve(place: Place, accept_clock: bool) -> int:
+@click.option(
+    "--restored", is_flag=True, help="Go on with a state folder that is older than what was last written: a backup."
+)
+def serve(place: Place, accept_clock: bool, restored: bool) -> int:
     """Run the daemon in the foreground.
 
     It logs on standard error, one JSON object a line, and says one line once both doors answer. SIGTERM and Ctrl-C
@@ -54,11 +57,14 @@ def serve(place: Place, accept_clock: bool) -> int:
     A clock that is behind the journal's newest time stops every decision. Where it is the journal that is wrong (the
     clock once stood in the future), --accept-clock writes that down and goes on: what was active is invalidated, open
     invitations are void. An agent whose certificate was renewed by the wrong clock needs a new invite.
+
+    After a backup was put back, --restored writes that down: nobody knows what was used, revoked or given since. So
+    all that was active is ended, every agent has to be invited anew, and for two minutes nothing is accepted.
     """
     from broker.daemon import serve as run
 
     load(place.config_path)  # here, because its errors are told line by line
-    return run(place.config_path, accept_clock=accept_clock)
+    return run(place.config_path, accept_clock=accept_clock, restored=restored)
 
 
 @broker.command(epilog=examples("lever broker status", "lever broker status --json"))

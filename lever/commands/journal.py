@@ -6,11 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 import click
 
+from broker.errors import Malformed, Untrusted
 from broker.wire import records
+from broker.wire.head import MAX_BYTES
+from broker.wire.record_codec import digest_of
 from broker.wire.record_view import view
 from lever import show
 from lever.exits import CliError, Exit
@@ -38,18 +41,26 @@ _STATE = click.option("--state", type=PATH, metavar="DIR", help="The state folde
 
 @journal.command(epilog=examples("lever journal verify", "lever journal verify --state /backup/state --json"))
 @_STATE
+@click.option("--head", type=click.File("rb"), metavar="FILE", help="A signed head that was kept elsewhere.")
 @with_config
 @as_json
-def verify(place: Place, state: Path | None, as_json: bool) -> None:
+def verify(place: Place, state: Path | None, head: BinaryIO | None, as_json: bool) -> None:
     """Check every byte of the journal.
 
     Each place that is not as it must be is named. Exit 7 if the journal is damaged. A last record that is cut short
-    is what a crash leaves; the broker cuts it off.
+    is what a crash leaves; the broker cuts it off. With --head also that it is no older than that head.
     """
     from broker import offline
 
     folder = state or place.config.state
-    report = offline.verify_journal(folder)
+    try:
+        report = offline.verify_journal(folder, head.read(MAX_BYTES) if head else None)
+    except (Malformed, Untrusted) as error:
+        raise CliError(
+            f"expected a head as `kept_head.keep` was given it, found: {error}",
+            hint="cat the file that you keep heads in",
+            exit=Exit.VERIFICATION_FAILED,
+        ) from error
     show.data(_data(report)) if as_json else _show(report)
     if not report.whole:
         raise CliError(
@@ -88,6 +99,40 @@ def show_(place: Place, state: Path | None, kind: str | None, id: str | None, as
         if id and id != record.get("id") and id not in record.get("ids", ()):
             continue
         show.data(record) if as_json else show.put(_line(record))
+
+
+@journal.command(epilog=examples("lever journal export > journal.jsonl", "lever journal export --state /backup/state"))
+@_STATE
+@with_config
+def export(place: Place, state: Path | None) -> None:
+    """Write every record as a line of JSON, with its digest.
+
+    Whole and in order, for a log host or a file that outlives this machine: each line's `prev` is the `digest` of the
+    line before. Digests stand for the exact bytes, which are never exported. Exit 7 at a damaged record.
+    """
+    from broker import offline
+
+    for record in offline.walk_journal(state or place.config.state):
+        show.data(view(record) | {"prev": record.prev.hex(), "digest": digest_of(record).hex()})
+
+
+@journal.command(epilog=examples("lever journal backup /mnt/backup/demo-state"))
+@click.argument("folder", type=PATH)
+@_STATE
+@with_config
+def backup(place: Place, folder: Path, state: Path | None) -> None:
+    """Copy the state folder to a new FOLDER, also beside a running broker.
+
+    The copy holds the broker's private key: keep it where only you can read it. To go on from it, put it in the place
+    of the state folder and start with `lever broker serve --restored`.
+    """
+    from broker import offline
+
+    offline.copy_state(state or place.config.state, folder)
+    report = offline.verify_journal(folder)
+    if not report.whole:
+        raise CliError(f"the copy in {folder} is damaged", hint="lever journal verify", exit=Exit.CORRUPT_FILE)
+    show.say(f"copied {report.records} records to {folder}, and the copy is whole")
 
 
 def _read(folder: Path) -> Iterator[dict[str, Any]]:

@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 from broker.config import Address, Agent, Config, Limits, Operator, ToCommand, ToInbox
+from broker.config.schema import KeptHead
 from broker.wire.names import Cn
 from tests.config.conftest import Read
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "config.md").read_text()
 EXAMPLE = "".join(line[4:] + "\n" for line in PAGE.split("## Keys")[0].splitlines() if line.startswith("    "))
-BLOCKS = {"": Config, "operator.": Operator, "agents.*.": Agent, "limits.": Limits}
+BLOCKS = {"": Config, "operator.": Operator, "agents.*.": Agent, "kept_head.": KeptHead, "limits.": Limits}
 
 
 def test_the_example_loads(read: Read, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.effects.channels import CommandChannel, environment_of
+from broker.effects.channels import CommandChannel
+from broker.effects.commands import Command, environment_of
 from broker.errors import Unavailable
 from broker.wire.escape import escaped
 from broker.wire.names import Cn, DirectiveId
@@ -237,7 +238,7 @@ async def test_a_flood_on_standard_output_goes_nowhere() -> None:
 
 
 async def test_a_flood_of_errors_ends_the_command() -> None:
-    assert await why(shell("exec yes >&2")) == "/bin/sh was killed: it wrote more than 65536 bytes of errors"
+    assert await why(shell("exec yes >&2")) == "/bin/sh was killed: it wrote more than 65536 bytes"
 
 
 def test_the_event_loop_of_the_daemon_does_the_same(tmp_path: Path) -> None:
@@ -263,3 +264,22 @@ def test_the_event_loop_of_the_daemon_does_the_same(tmp_path: Path) -> None:
 )
 def test_foreign_text_is_shown_in_one_line_as_it_is(text: str, shown: str) -> None:
     assert escaped(text) == shown
+
+
+def talking(script: str) -> Command:
+    return Command(["/bin/sh", "-c", script], 20.0, folder=Path("/"), environment=environment_of(os.environ))
+
+
+async def test_a_command_that_is_given_something_gives_something_back() -> None:
+    assert await talking("cat; echo more").run(b"given\n") == b"given\nmore\n"
+
+
+async def test_a_command_that_reads_nothing_of_what_it_is_given_ends_as_it_ends() -> None:
+    assert await talking("echo done").run(b"x" * 1_000_000) == b"done\n"
+    with pytest.raises(Unavailable, match="ended with exit status 3: why"):
+        await talking("echo why >&2; exit 3").run(b"x" * 1_000_000)
+
+
+async def test_a_command_that_writes_without_end_is_ended() -> None:
+    with pytest.raises(Unavailable, match="it wrote more than 65536 bytes"):
+        await talking("exec yes").run(b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -79,6 +80,45 @@ def posted(agent: Agent, body: bytes, **headers: str) -> httpx2.Response:
     usual = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     with agent.client() as client:
         return client.post("/mcp", content=body, headers=usual | headers)
+
+
+NEWER = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def newer(method: str, **params: Any) -> bytes:
+    """A message of the newer revision, which names itself in each."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": NEWER}}
+    return json.dumps(message).encode()
+
+
+@pytest.mark.parametrize("method", ["subscriptions/listen", "nonsense"])
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+def test_what_is_not_served_is_no_method_whatever_the_client_takes(agent: Agent, method: str, accept: str) -> None:
+    told = {"mcp-protocol-version": "2026-07-28", "mcp-method": method, "accept": accept}
+    answer = posted(agent, newer(method, notifications={}), **told)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, -32601)
+
+
+def test_blanks_around_a_header_are_not_part_of_it(agent: Agent) -> None:
+    """By hand: the usual clients send none."""
+    body = newer("tools/call", name="directive_inbox", arguments={})
+    head = (
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        "mcp-protocol-version: 2026-07-28\t\r\nmcp-method:tools/call \r\nmcp-name:  directive_inbox \t \r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    with (
+        socket.create_connection(("127.0.0.1", agent.rig.port), timeout=30) as plain,
+        agent.context().wrap_socket(plain, server_hostname="127.0.0.1") as line,
+    ):
+        line.sendall(head.encode() + body)
+        answer = b"".join(iter(lambda: line.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b'"pointers":[]' in answer
 
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"directive_consume","arguments":{"id":"%b"}}}'

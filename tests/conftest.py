@@ -1,0 +1,17 @@
+"""What holds for the whole suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def journals_agree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every journal that the tests left behind, whole or damaged, is judged by a reader made from the page as well."""
+    yield
+    from tests.journal import agreement
+
+    found = filter(None, map(agreement.difference, agreement.states(tmp_path_factory.getbasetemp())))
+    assert list(found) == []

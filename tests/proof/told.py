@@ -1,0 +1,113 @@
+"""What clients and operator were told while a daemon was killed again and again: the checker's input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+LOST = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One request and what came of it.
+
+    began, ended: on the machine's monotonic clock, which all processes share. status: LOST where no whole answer came:
+    then it was carried out or it was not, and nobody knows. about: what was asked, and what the asker knew of itself.
+    """
+
+    who: str
+    op: str
+    began: float
+    ended: float
+    status: int
+    about: dict[str, str] = field(default_factory=dict)
+    answer: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        """Told that it was carried out."""
+        return self.status == 200
+
+    @property
+    def unsure(self) -> bool:
+        """Was it carried out? Nobody knows."""
+        return self.status == LOST or self.status >= 500
+
+    @property
+    def changed(self) -> bool:
+        """Told that something was changed by it: a revoke may be answered without having found anything to end."""
+        return self.done and self.answer.get("revoked") is not False
+
+    @property
+    def id(self) -> str:
+        return self.about.get("id", "")
+
+    @property
+    def generation(self) -> int:
+        """Of the identity that asked, or that was given."""
+        return int(self.about.get("generation", "0"))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A daemon's lists, asked for at `began`; empty where nobody asked.
+
+    directives: state by id. agents: generation and state by name.
+    """
+
+    began: float = 0.0
+    directives: dict[str, str] = field(default_factory=dict)
+    agents: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """What was found after one end of the daemon.
+
+    records, head, problems: by `lever journal verify` on what the dead daemon left. seen: what it had listed before,
+    soon after its start.
+    """
+
+    life: int
+    records: int
+    head: str
+    problems: tuple[str, ...]
+    seen: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record of the journal. prev: the digest of the record before it, in hex."""
+
+    seq: int
+    kind: str
+    prev: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything that the checker looks at. disk_fails: what could not be written may have been refused in words."""
+
+    told: list[Told]
+    restarts: list[Restart]
+    journal: list[Entry]
+    disk_fails: bool = False
+
+    def of(self, *ops: str) -> Iterable[Told]:
+        return (told for told in self.told if told.op in ops)
+
+    def entries(self, kind: str) -> Iterable[Entry]:
+        return (entry for entry in self.journal if entry.kind == kind)
+
+
+def line(told: Told) -> str:
+    """As a client hands it over."""
+    return json.dumps(asdict(told))
+
+
+def parse(raw: str) -> Told:
+    return Told(**json.loads(raw))
