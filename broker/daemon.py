@@ -116,7 +116,7 @@ async def _run(config: Config, notifier: Notifier, how: How) -> int:
             notifier.stopping()
         finally:
             await broker.stop()
-        return status
+        return 1 if broker.disk_failed else status
 
 
 @dataclass(slots=True)
@@ -130,6 +130,7 @@ class Broker:
     ca: CertificateAuthority
     keeper: HeadKeeper | None = None
     serving: str = ""
+    disk_failed: bool = False
     _status: asyncio.Future[int] = field(init=False)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _doors: list[Door] = field(default_factory=list)
@@ -177,9 +178,8 @@ class Broker:
         self._spawn(self._ticks())
         self._upkeep = Upkeep.of(config, self.folder, disk, self._turn, self._journal, clock, self.keeper)
         self._upkeep.start()
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end, 0)
+            asyncio.get_running_loop().add_signal_handler(number, self._end, 0)
         agents_at, operator_at = f"{config.listen.host}:{port}", config.socket
         self.serving = f"lever: {config.instance} serving agents on {agents_at}, the operator on {operator_at}"
 
@@ -206,7 +206,7 @@ class Broker:
                 await self._turn.tidy(clock(), everything=True)
                 await self._note(BrokerStopped())
             except BrokerError as error:
-                log.error("the last counts could not be written", extra={"why": str(error)})
+                log.error("the last counts are not written", extra={"why": str(error)})
             if self._notes.waiting:
                 log.error("never written", extra={"facts": [str(fact) for fact in self._notes.waiting]})
             await self._journal.close()
@@ -237,6 +237,7 @@ class Broker:
             door.review()
 
     def _disk_failed(self, why: Fatal) -> None:
+        self.disk_failed = True
         log.critical("stopping: the disk's state is unknown", extra={"why": why.why, "hint": why.hint})
         self._end(1)
 
@@ -369,6 +370,7 @@ class Broker:
     def _health(self) -> dict[str, Any]:
         return {
             "instance": self.config.instance,
+            "config_digest": self.config.digest,
             "version": version("lever-broker"),
             "pid": os.getpid(),
             "at": show(clock()),

@@ -25,11 +25,12 @@ from broker.journal.segments import Position
 from broker.journal.snapshot import Snapshot
 from broker.journal.state import StateFolder, read_instance
 from broker.rules import image
-from broker.rules.book import Book, SetBack
+from broker.rules.book import LEEWAY_S, Book, SetBack
 from broker.rules.image import Image
 from broker.wire.head import Head
 from broker.wire.names import Instance, Instant
 from broker.wire.records import ClockAccepted, PayloadsDropped, Record
+from broker.wire.times import SECOND
 
 _IMAGE = TypeAdapter(Image)
 
@@ -58,7 +59,7 @@ def read(
             return book, recovered
     book, set_back = Book(folder.instance), list[SetBack]()
     recovered = recover(folder, disk, lambda record: _fold(book, record, set_back), None, elsewhere)
-    if accept_clock_at is not None and book.newest_at > accept_clock_at:
+    if accept_clock_at is not None and book.newest_at - accept_clock_at > LEEWAY_S * SECOND:
         set_back.append(SetBack(recovered.next_seq, accept_clock_at))
     if set_back:
         book = Book(folder.instance, set_back)

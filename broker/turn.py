@@ -38,6 +38,7 @@ class Turn:
         self.book = book
         self._journal = journal
         self._refusals = RefusalFold()
+        self._latest = Instant(0)  # what was decided by a time, and forgotten by it, is not undone by an earlier one
 
     async def take(self, decide: Callable[[Book, Instant], Decision[T]], wall_at: Instant) -> T:
         """Decide on the newest state, write, apply; then, once durable, the answer.
@@ -45,7 +46,7 @@ class Turn:
         Raises Refused as the rule says, Refused(CLOCK_BEHIND) when the journal knows a later time than the clock,
         Fatal when the journal stopped. An answer that wrote nothing still waits for what it was decided on.
         """
-        now = self.now(wall_at)
+        now = self._latest = self.now(wall_at)
         self.book.forget(now, self.book.records + 1)
         decision = decide(self.book, now)
         drafts = decision.drafts
@@ -77,19 +78,21 @@ class Turn:
         await self._journal.durable()
 
     def now(self, wall_at: Instant) -> Instant:
-        """Time never runs backwards: the clock, or the newest time in the journal. Raises Refused(CLOCK_BEHIND)."""
+        """Time never runs backwards: the clock, or the newest time in the journal or decided by. Raises
+        Refused(CLOCK_BEHIND)."""
         if behind := self._behind(wall_at):
-            detail = f"the journal is {behind // SECOND} s ahead of the clock"
-            raise Refused(
-                Reason.CLOCK_BEHIND,
-                detail,
-                "set the clock right; or stop the broker, then: lever broker serve --accept-clock",
-            )
-        return max(wall_at, self.book.newest_at)
+            if behind == self.book.newest_at - wall_at:
+                detail = f"the journal is {behind // SECOND} s ahead of the clock"
+                hint = "set the clock right; or stop the broker, then: lever broker serve --accept-clock"
+            else:
+                detail = f"the clock stood {behind // SECOND} s ahead for a moment, and things were decided by it"
+                hint = "set the clock right, and start the broker again"
+            raise Refused(Reason.CLOCK_BEHIND, detail, hint)
+        return max(wall_at, self.book.newest_at, self._latest)
 
     def _behind(self, wall_at: Instant) -> int:
-        """By how many microseconds the clock is behind the journal, once that is more than the leeway."""
-        behind = self.book.newest_at - wall_at
+        """By how many microseconds the clock is behind, once that is more than the leeway."""
+        behind = max(self.book.newest_at, self._latest) - wall_at
         return behind if behind > LEEWAY_S * SECOND else 0
 
     def _write(self, now: Instant, drafts: tuple[Draft, ...]) -> None:

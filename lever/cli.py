@@ -11,6 +11,7 @@ NOUNS = {
     "broker": Noun("lever.commands.broker", "Run the broker, and see how it is."),
     "agent": Noun("lever.commands.agent", "Invite agents, shut them out; or be one."),
     "directive": Noun("lever.commands.directive", "Sign directives, send them, see what came of them."),
+    "policy": Noun("lever.commands.policy", "Check, compare and try policies."),
     "journal": Noun("lever.commands.journal", "Read the record of all that the broker decided."),
     "doctor": Noun("lever.commands.doctor", "Look for what is wrong, and say what mends it."),
     "completion": Noun("lever.commands.completion", "Print the completion script for a shell."),

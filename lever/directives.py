@@ -88,7 +88,8 @@ def told(event: Row) -> str:
     kind = _text(event, "kind")
     match kind:
         case "state":
-            words = _text(event, "state")
+            state = _text(event, "state")
+            words = f"{state} until {_text(event, 'expires_at')}" if state not in ENDED else state
         case "pointer_delivered":
             words = f"told by {_text(event, 'channel')}"
         case "pointer_failed":

@@ -156,7 +156,10 @@ def _must_differ(keys: list[PublicKey]) -> None:
 
 def _make_keys(folder: Path, name: Instance) -> list[PublicKey]:
     folder.mkdir(mode=0o700)
-    return [public_key.make(folder / number, f"{number}@{name}") for number in _MADE_KEYS]
+    keys = [public_key.make(folder / number, f"{number}@{name}") for number in _MADE_KEYS]
+    for path in (*folder.iterdir(), folder):  # ssh-keygen leaves it to chance when they reach the disk
+        _sync(path)
+    return keys
 
 
 def _signers(name: Instance, keys: list[PublicKey]) -> str:

@@ -53,6 +53,18 @@ def is_encrypted(private: Path) -> bool:
     return done.returncode != 0 and b"incorrect passphrase" in done.stderr
 
 
+def agent_holds(public: Path, environment: Mapping[str, str] = os.environ) -> bool:
+    """Does a local ssh-agent hold the private half of this key?"""
+    agent = environment.get(_AGENT)
+    if not agent or not _is_local(Path(agent), environment):
+        return False
+    try:
+        listed = subprocess.run(["ssh-add", "-L"], env=dict(environment), capture_output=True, timeout=10, check=False)
+        return public.read_bytes().split()[1] in listed.stdout.split()
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return False
+
+
 def _halves(key: Path) -> tuple[Path | None, Path]:
     """The private key's file, if it is there, and where its public half is or would be."""
     private = key.with_suffix("") if key.suffix == ".pub" else key

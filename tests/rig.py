@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 from cryptography import x509
@@ -36,6 +36,7 @@ from broker.wire.names import (
     Instant,
 )
 from broker.wire.statement import Action, BoundAction, Instruction, Statement, Target
+from tests.forked import Forked, ForkServer, forkable
 
 LEVER = str(Path(sys.executable).with_name("lever"))
 SECOND = 1_000_000
@@ -73,14 +74,18 @@ def pair(name: str, raw: bytes, signature: bytes) -> dict[str, str]:
 
 @dataclass
 class Rig:
-    """One instance. `start`, `kill` and `stop` may be called again and again; state stays in the folder."""
+    """One instance. `start`, `kill` and `stop` may be called again and again; state stays in the folder.
 
+    server: forks its processes, unless they need a wrapper or an environment that only a new interpreter heeds.
+    """
+
+    server: ClassVar[ForkServer | None] = None
     folder: Path
     port: int
     name: str = "demo"
     tools: str = "tools: {files: [read_file, write_file]}"
     limits: str = "limits: {consume_per_minute: 100000, enrol_per_minute: 100000, renew_per_hour: 100000}"
-    daemon: subprocess.Popen[bytes] | None = None
+    daemon: subprocess.Popen[bytes] | Forked | None = None
     log: list[str] = field(default_factory=list)
     agents: list[Agent] = field(default_factory=list)
 
@@ -125,21 +130,24 @@ class Rig:
     ) -> subprocess.CompletedProcess[str]:
         """Run the installed `lever` in the instance's folder."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LEVER_", "SSH_"))} | (env or {})
-        done = subprocess.run(
-            [LEVER, *words], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60,
-            **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),
-        )  # fmt: skip
+        if self.server and forkable(environment):
+            done = self.server.run([LEVER, *words], cwd=self.folder, env=environment, input=input or "")
+        else:
+            done = subprocess.run(
+                [LEVER, *words], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60,
+                **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),
+            )  # fmt: skip
         assert expect is None or done.returncode == expect, (words, done.returncode, done.stdout, done.stderr)
         return done
 
-    def start(self, *extra: str, wrapper: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Rig:
-        """Start the daemon; returns once it has said that both doors answer."""
+    def start(
+        self, *extra: str, wrapper: tuple[str, ...] = (), env: dict[str, str] | None = None, uid: int | None = None
+    ) -> Rig:
+        """Start the daemon, as this user if it can be forked; returns once it has said that both doors answer."""
         assert self.daemon is None or self.daemon.poll() is not None
-        argv = [*wrapper, sys.executable, LEVER, "broker", "serve", str(self.config), *extra]
-        self._err = self.folder / f"daemon-{uuid.uuid4().hex}.log"
         read, write = os.pipe()
-        self.daemon = subprocess.Popen(
-            argv, stderr=write, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**os.environ, **(env or {})}
+        self.daemon = self._started(
+            [LEVER, "broker", "serve", str(self.config), *extra], write, wrapper, env or {}, uid
         )
         os.close(write)
         self._pipe = os.fdopen(read, "rb")
@@ -153,6 +161,18 @@ class Rig:
         self.log += seen
         self._drain()
         return self
+
+    def _started(
+        self, argv: list[str], stderr: int, wrapper: tuple[str, ...], env: dict[str, str], uid: int | None
+    ) -> subprocess.Popen[bytes] | Forked:
+        environment = {**os.environ, **env}
+        if self.server and not wrapper and forkable(environment):
+            with Path(os.devnull).open("r+b", buffering=0) as nothing:
+                return self.server.start(argv, [nothing.fileno(), nothing.fileno(), stderr], env=environment, uid=uid)
+        return subprocess.Popen(
+            [*wrapper, sys.executable, *argv],
+            stderr=stderr, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment,
+        )  # fmt: skip
 
     def _drain(self) -> None:
         """Keep reading what the daemon logs, so that its pipe never fills."""

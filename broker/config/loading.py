@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from broker.config import reader
 from broker.config.reader import ConfigError, Document, Place, Problem, show
-from broker.config.schema import Agent, Block, Config, Limits, Operator
+from broker.config.schema import Agent, Block, Config, KeptHead, Limits, Operator, Sandbox, Server
 
 HINT = "every key is explained in docs/formats/config.md; a new file is written by: lever init"
 _STRUCTURES = {
@@ -79,9 +79,26 @@ def _unknown(loc: reader.Path) -> str:
 
 def _known(parent: reader.Path) -> Iterator[str]:
     """The keys that may stand in the block at this path."""
-    blocks: dict[reader.Path, type[Block]] = {(): Config, ("operator",): Operator, ("limits",): Limits}
-    for name, field in blocks.get(parent, Agent).model_fields.items():
+    for name, field in _block(parent).model_fields.items():
         yield field.alias or name
+
+
+def _block(parent: reader.Path) -> type[Block]:
+    match parent:
+        case ():
+            return Config
+        case ("operator",):
+            return Operator
+        case ("limits",):
+            return Limits
+        case ("kept_head",):
+            return KeptHead
+        case ("servers", _):
+            return Server
+        case ("servers", _, "sandbox"):
+            return Sandbox
+        case _:
+            return Agent
 
 
 def _nearest(places: dict[reader.Path, Place], loc: reader.Path) -> Place | None:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from broker.config.values import (
     DAY_S,
@@ -16,17 +26,24 @@ from broker.config.values import (
     Argv,
     Delivery,
     Duration,
+    Header,
     InstanceName,
     ListenAddress,
     Location,
     Operations,
     ReachableAddress,
+    ServerName,
+    Source,
     ToCommand,
     ToInbox,
     ToolWord,
     Uid,
+    Url,
+    Variable,
     distinct,
     number,
+    truth,
+    unquoted,
     wrong,
 )
 from broker.wire.names import Cn
@@ -95,6 +112,50 @@ class Limits(Block):
     max_connections_per_agent: Annotated[int, number(1, 65536)] = 256
 
 
+def _sandbox(raw: object) -> object:
+    """`none` has to be written: nothing else, and not nothing either, leaves a server unconfined."""
+    if raw is None:
+        return {}
+    if raw == "none":
+        return None
+    if not isinstance(raw, dict | Sandbox):
+        raise wrong("`none`, or a mapping with read, write or network in it")
+    return raw
+
+
+class Sandbox(Block):
+    """What a sandboxed server sees besides the system's programs and libraries."""
+
+    read: Annotated[tuple[Location, ...], AfterValidator(distinct)] = ()
+    write: Annotated[tuple[Location, ...], AfterValidator(distinct)] = ()
+    network: Annotated[bool, truth] = False
+
+
+class Server(Block):
+    """One upstream MCP server: a command to start, or a URL to reach. sandbox: None is a written `none`."""
+
+    command: Argv | None = None
+    env: Annotated[Mapping[Variable, Source], BeforeValidator(unquoted), AfterValidator(_sealed)] = {}
+    sandbox: Annotated[Sandbox | None, BeforeValidator(_sandbox)] = Sandbox()
+    url: Url | None = None
+    headers: Annotated[Mapping[Header, Source], BeforeValidator(unquoted), AfterValidator(_sealed)] = {}
+    timeout_s: Annotated[int, number(1, 3600)] = 60
+    max_output_bytes: Annotated[int, number(4096, 64 * 1024 * 1024)] = 1024 * 1024
+    idle_s: Annotated[int, number(1, DAY_S)] = 300
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way(cls, raw: object) -> object:
+        """Raised before any part is looked at, so that an error quotes no part."""
+        if isinstance(raw, dict):
+            if (raw.get("command") is None) == (raw.get("url") is None):
+                raise wrong("a `command` to start or a `url` to reach", "both" if raw.get("url") else "neither")
+            stray = ("env", "sandbox") if raw.get("command") is None else ("headers",)
+            if found := [key for key in stray if key in raw]:
+                raise wrong(f"no `{found[0]}` beside `{'url' if raw.get('url') else 'command'}`", f"`{found[0]}`")
+        return raw
+
+
 class KeptHead(Block):
     """How the newest record's digest is kept out of reach of whoever can put back the state folder."""
 
@@ -112,6 +173,7 @@ class Config(Block):
     state: Location = "state"  # type: ignore[assignment]
     operator: Operator | None = Field(None, validate_default=False)
     tools: Annotated[Mapping[ToolWord, Operations], _or(dict), AfterValidator(_sealed)] = {}
+    servers: Annotated[Mapping[ServerName, Server], _or(dict), AfterValidator(_sealed)] = {}
     agents: Annotated[Mapping[AgentName, Annotated[Agent, _or(dict)]], _or(dict), AfterValidator(_sealed)] = {}
     kept_head: KeptHead | None = Field(None, validate_default=False)
     limits: Annotated[Limits, _or(dict)] = Limits()
@@ -140,6 +202,12 @@ class Config(Block):
     def folder(self) -> Path:
         """The folder of the file, absolute."""
         return self._folder
+
+    @property
+    def digest(self) -> str:
+        """By which two readings of a file are told to mean the same to a broker, who never opens the signing key."""
+        operator = self.operator and self.operator.model_copy(update={"signing_key": None})
+        return sha256(repr(self.model_copy(update={"operator": operator})).encode()).hexdigest()
 
     @property
     def reached_at(self) -> Address:

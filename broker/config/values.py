@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
@@ -49,6 +50,15 @@ def number(low: int, high: int) -> PlainValidator:
         return raw
 
     return PlainValidator(check)
+
+
+def _truth(raw: object) -> bool:
+    if not isinstance(raw, bool):
+        raise wrong("true or false")
+    return raw
+
+
+truth = PlainValidator(_truth)
 
 
 def _duration(raw: object) -> int:
@@ -157,6 +167,75 @@ def _argv(raw: object, info: ValidationInfo) -> tuple[str, ...]:
     return (str(_path(raw[0], info)) if "/" in raw[0] else raw[0], *raw[1:])
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where a credential lies. name: an absolute path, a variable's name, or a systemd credential's name."""
+
+    kind: Literal["file", "environment", "credential"]
+    name: str
+
+
+_REFERENCE = "`{file: PATH}`, `{environment: NAME}` or `{credential: NAME}`: where it is, never what it is"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+_CREDENTIAL = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,128}", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+# What the transport says itself, or what decides who is asked.
+_OWN_HEADERS = {"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "last-event-id",
+                "mcp-session-id", "mcp-protocol-version", "transfer-encoding"}  # fmt: skip
+
+
+def _reference(raw: object, info: ValidationInfo) -> Reference:
+    """Whatever else stands here may be the secret itself: no error quotes it."""
+    if not isinstance(raw, dict) or len(raw) != 1:
+        raise wrong(_REFERENCE, "something else")
+    ((kind, name),) = raw.items()
+    if kind == "file":
+        return Reference("file", str(_path(name, info)))
+    if kind == "environment" and isinstance(name, str) and _VARIABLE.fullmatch(name):
+        return Reference("environment", name)
+    if kind == "credential" and isinstance(name, str) and _CREDENTIAL.fullmatch(name):
+        return Reference("credential", name)
+    raise wrong(_REFERENCE, "something else")
+
+
+def unquoted(raw: object) -> object:
+    """For a mapping of references: what stands in its place is not quoted either."""
+    if raw is not None and not isinstance(raw, dict):
+        raise wrong("a mapping of names to where their values are", "something else")
+    return {} if raw is None else raw
+
+
+def _variable(raw: object) -> str:
+    if not isinstance(raw, str) or not _VARIABLE.fullmatch(raw):
+        raise wrong("the name of an environment variable")
+    return raw
+
+
+def _header(raw: object) -> str:
+    if not isinstance(raw, str) or not _HEADER.fullmatch(raw) or raw.lower() in _OWN_HEADERS:
+        raise wrong("the name of a header that the broker does not set itself")
+    return raw
+
+
+def _url(raw: object) -> str:
+    """https, or http to this host. Parts that may hold a secret are refused, and not quoted."""
+    wanted = "a URL like https://tools.example/mcp"
+    if not isinstance(raw, str) or not raw.isascii() or not raw.isprintable() or " " in raw or len(raw) > 2048:
+        raise wrong(wanted)
+    try:
+        parts = urlsplit(raw)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise wrong(wanted) from error
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise wrong("a URL without a user, a query or a fragment: credentials go into `headers`", "one with them")
+    if not _host(f"[{host}]" if ":" in host else host) or port == 0 or parts.scheme not in ("https", "http"):
+        raise wrong(wanted)
+    if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
+        raise wrong("https, or http to localhost")
+    return raw
+
+
 def _command_word(word: object) -> None:
     if not isinstance(word, str) or "\0" in word or len(word) > 4096:
         raise wrong("each word of a command to be text in quotes, of at most 4096 characters", show(word))
@@ -177,6 +256,11 @@ Duration = Annotated[int, PlainValidator(_duration)]
 ToolWord = Annotated[str, _word(names.tool_word)]
 Delivery = Annotated[ToInbox | ToCommand, PlainValidator(_delivery)]
 Argv = Annotated[tuple[str, ...], PlainValidator(_argv)]
+Source = Annotated[Reference, PlainValidator(_reference)]
+Variable = Annotated[str, PlainValidator(_variable)]
+Header = Annotated[str, PlainValidator(_header)]
+Url = Annotated[str, PlainValidator(_url)]
+ServerName = Annotated[str, _word(names.cn)]
 AgentName = Annotated[Cn, _word(names.cn)]
 Operations = Annotated[tuple[ToolWord, ...], AfterValidator(distinct), Field(min_length=1)]
 ListenAddress = Annotated[Address, _address(0)]

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.errors import Damaged
-from broker.journal import snapshot
+from broker.errors import Damaged, Malformed
+from broker.journal import header, segments, snapshot
 from broker.journal.chain import Chain
 from broker.journal.disk import Disk, RealDisk, refusal
+from broker.journal.header import RecordsHeader
 from broker.journal.problem import Kind, Problem
-from broker.journal.state import read_instance
+from broker.journal.state import JOURNAL, read_instance
 from broker.journal.survey import Survey
+from broker.wire.frame import Frame
 from broker.wire.head import Head
 from broker.wire.names import Digest, Instance
 from broker.wire.records import Record
@@ -57,11 +59,26 @@ def verify(path: Path, elsewhere: Head | None = None) -> Report:
 
 
 def _of_snapshot(disk: Disk, path: Path, instance: Instance) -> list[Problem]:
+    """Is it whole, and does it end where the segment behind it says that it begins?"""
+    expected = "a snapshot that fits the journal"
     try:
-        snapshot.read(disk, path, instance)
+        found = snapshot.read(disk, path, instance)
+        if found is None or _begins(disk, path, found.segment) == (found.seq + 1, found.head):
+            return []
+        why = f"one that ends at record {found.seq} with digest {found.head.hex()[:16]}"
     except Damaged as error:
-        return [Problem(Kind.DAMAGED, snapshot.NAME, 0, None, "a snapshot that fits the journal", error.why)]
-    return []
+        why = error.why
+    return [Problem(Kind.DAMAGED, snapshot.NAME, 0, None, expected, why)]
+
+
+def _begins(disk: Disk, path: Path, segment: int) -> tuple[int, Digest] | None:
+    """What a record segment's header says of its first record; None where there is no such header."""
+    try:
+        first = next(segments.frames(disk, path / JOURNAL / segments.name(segment)), None)
+        got = header.decode(first.what.raw) if first and isinstance(first.what, Frame) else None
+    except (FileNotFoundError, Malformed):
+        return None
+    return (got.first_seq, got.prev) if isinstance(got, RecordsHeader) else None
 
 
 def walk(path: Path, disk: Disk | None = None) -> Iterator[Record]:

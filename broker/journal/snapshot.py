@@ -24,6 +24,7 @@ _UNFINISHED = f"{NAME}.new"
 _MAGIC = "lever-snapshot"
 _FORMAT = 1
 _DIGEST_BYTES = 32
+_SHAPE = [str, int, str, int, int, bytes, int, int, int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,13 @@ def read(disk: Disk, folder: Path, instance: Instance) -> Snapshot | None:
 def _parsed(raw: bytes, digest: bytes) -> Snapshot | None:
     if sha256(raw).digest() != digest:
         return None
-    magic, version, *fields = cbor2.loads(raw)
-    if (magic, version) != (_MAGIC, _FORMAT):
+    try:
+        value = cbor2.loads(raw, allow_indefinite=False, allow_duplicate_keys=False, max_depth=4)
+    except Exception:  # cbor2 documents one error type and raises others for hostile bytes
         return None
-    instance, segment, seq, head, size_bytes, number, offset, dropped, image = fields
+    if type(value) is not list or [type(field) for field in value] != _SHAPE or value[:2] != [_MAGIC, _FORMAT]:
+        return None
+    instance, segment, seq, head, size_bytes, number, offset, dropped, image = value[2:]
     place = Position(number, offset)
     return Snapshot(Instance(instance), segment, seq, Digest(head), size_bytes, place, dropped, image)
 

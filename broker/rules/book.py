@@ -33,6 +33,10 @@ def _drop(table: dict[K, V], over: Callable[[V], bool]) -> None:
         del table[key]
 
 
+def _hour_of_its_end(tombstone: Tombstone) -> int:
+    return (tombstone.times[1] + TOMBSTONE_S * SECOND) // _HOUR
+
+
 def _unlist(index: dict[K, dict[DirectiveId, None]], key: K, id: DirectiveId) -> None:
     del index[key][id]
     if not index[key]:
@@ -137,10 +141,11 @@ class Book:
         """After recovery: bring the exact bytes of all that is alive. `read` raises Fatal for missing bytes."""
         for directive in [*self.directives.values(), *(repeat.directive for repeat in self.repeats.values())]:
             directive.statement, directive.signature = (read(ref) for ref in directive.refs)
+        # Where payloads were dropped by a clock that was set back since, words and lost answers are gone with them.
         for report in self.reports.values():
-            report.note = read(report.refs[0]).decode()
+            report.note = read(report.refs[0]).decode() if self._kept(report.refs) else ""
         for renewal in self._renewals():
-            renewal.certificate = read(renewal.refs[0])
+            renewal.certificate = read(renewal.refs[0]) if self._kept(renewal.refs) else b""
 
     def forget(self, now: Instant, seq: int) -> None:
         """Once a minute, drop from memory what no decision can need any more. The journal keeps all of it.
@@ -157,8 +162,8 @@ class Book:
     def _forget(self, now: Instant) -> None:
         for hour in [h for h in self._by_hour if h < now // _HOUR]:
             for id in self._by_hour.pop(hour):
-                self.tombstones.pop(id, None)
-                self.reports.pop(id, None)
+                if (tombstone := self.tombstones.get(id)) and _hour_of_its_end(tombstone) <= hour:
+                    self._exhume(id)
         for minute in [m for m in self._by_minute if m < now // _MINUTE]:
             if not any(id in self.directives for id in self._by_minute[minute]):
                 del self._by_minute[minute]
@@ -182,6 +187,9 @@ class Book:
     def of_agent(self, cn: Cn) -> Iterator[Directive]:
         """The active directives of one agent, in the order of admission."""
         return (self.directives[id] for id in self.by_agent.get(cn, ()))
+
+    def _kept(self, refs: tuple[r.PayloadRef, ...]) -> bool:
+        return all(ref.segment > self.payloads_dropped for ref in refs)
 
     def _needs(self, record: r.Record) -> None:
         """Until when what a record's payloads are about may matter to anybody: retention counts from there."""
@@ -217,6 +225,7 @@ class Book:
             statement=payloads[0],
             signature=payloads[1],
         )
+        self._exhume(directive.id)
         self.enter(directive)
 
     def enter(self, directive: Directive) -> None:
@@ -229,7 +238,12 @@ class Book:
     def bury(self, id: DirectiveId, tombstone: Tombstone) -> None:
         """Keep a tombstone for its time."""
         self.tombstones[id] = tombstone
-        self._by_hour.setdefault((tombstone.times[1] + TOMBSTONE_S * SECOND) // _HOUR, []).append(id)
+        self._by_hour.setdefault(_hour_of_its_end(tombstone), []).append(id)
+
+    def _exhume(self, id: DirectiveId) -> None:
+        """An id may live again: with its tombstone goes what was reported of it."""
+        self.tombstones.pop(id, None)
+        self.reports.pop(id, None)
 
     def hold(self, repeat: Repeat) -> None:
         """Keep an answer for its minute."""
@@ -289,11 +303,10 @@ class Book:
 
     def _renew(self, fact: r.CertificateRenewed, record: r.Record, payloads: tuple[bytes, ...]) -> None:
         agent = self.agents.setdefault(fact.cn, Agent(fact.cn, fact.generation, Enrolment.ENROLLED, fact.not_after_at))
+        until_at = max(fact.not_after_at, agent.not_after_at)  # of both: the clock may have been set back between them
         agent.not_after_at = fact.not_after_at
         agent.renewals += 1
-        agent.lineage[fact.from_cert_digest] = Renewal(
-            fact.csr_key_digest, fact.not_after_at, record.payloads, payloads[0]
-        )
+        agent.lineage[fact.from_cert_digest] = Renewal(fact.csr_key_digest, until_at, record.payloads, payloads[0])
 
     def _revoke_agent(self, cn: Cn, at: Instant) -> None:
         self._void_tickets(cn)
@@ -303,7 +316,8 @@ class Book:
 
     def _end_all(self, cn: Cn, reason: Reason, at: Instant) -> None:
         for id in list(self.by_agent.get(cn, ())):
-            self._end(id, Event.INVALIDATE, reason, at)
+            over = self.directives[id].expires_at <= at  # and was not swept yet
+            self._end(id, Event.EXPIRE, Reason.EXPIRED, at) if over else self._end(id, Event.INVALIDATE, reason, at)
         self._drop_repeats([id for id, repeat in self.repeats.items() if repeat.directive.cn == cn])
 
     def _pointed(self, fact: r.PointerDelivered, at: Instant) -> None:

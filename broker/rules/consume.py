@@ -126,7 +126,8 @@ def open_for_pointer(book: Book, id: DirectiveId, now: Instant) -> bool:
 
 def uphold(book: Book, now: Instant, *, standing: Standing) -> Decision[None]:
     """Invalidate what was signed with a key that ssh-keygen no longer accepts."""
-    ids = [id for signer in standing.bad for id in book.by_signer.get(signer, ()) if id in book.directives]
+    signed = (id for signer in standing.bad for id in book.by_signer.get(signer, ()) if id in book.directives)
+    ids = [id for id in signed if book.directives[id].expires_at > now]
     return Decision(tuple(Draft(DirectiveInvalidated(id, Reason.KEY_NOT_STANDING)) for id in ids))
 
 

@@ -10,14 +10,14 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from broker.errors import Damaged, Fatal, Untrusted
 from broker.trust import authority_file
-from broker.trust.csr import AgentKey
+from broker.trust.csr import UNREADABLE, AgentKey
 from broker.wire.names import Cn, Digest, Generation, Instance, Instant
 from broker.wire.times import SECOND
 
@@ -78,12 +78,13 @@ class CertificateAuthority:
         try:
             key = serialization.load_pem_private_key(pem, password=None)
             certificate = x509.load_pem_x509_certificate(pem)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            public_key, subject = certificate.public_key(), certificate.subject
+        except UNREADABLE as error:
             raise Damaged(f"{path} does not hold a private key and a certificate") from error
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != public_key:
             raise Damaged(f"{path}: the private key does not belong to the certificate")
-        if certificate.subject != _authority_name(instance):
-            found = certificate.subject.rfc4514_string()
+        if subject != _authority_name(instance):
+            found = subject.rfc4514_string()
             raise Fatal(f'{path} is the authority of "{found}", expected that of instance {instance}')
         return cls(instance, key, certificate)
 

@@ -118,13 +118,13 @@ def _skipped(line: SkippedLine) -> Finding:
 
 
 def _wildcard(line: SignerLine, principal: str) -> Finding:
-    text = f'line {line.number}: the principal "{line.principals}" is a pattern that also matches {principal}'
+    text = f'line {line.number}: the principal "{escaped(line.principals)}" is a pattern that also matches {principal}'
     return Finding("wildcard_principal", text, f"begin line {line.number} with {principal} instead", blocks=False)
 
 
 def _nobody(file: SignersFile, principal: str) -> Finding:
     found = sorted({line.principals for line in file.lines if isinstance(line, SignerLine)})
-    text = f"no key stands under {principal}; the file has: {', '.join(found) or 'no key at all'}"
+    text = f"no key stands under {principal}; the file has: {escaped(', '.join(found)) or 'no key at all'}"
     return Finding(
         "no_key_for_principal", text[:_MAX_TEXT], f"begin the line of each of your keys with {principal}", True
     )

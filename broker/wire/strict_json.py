@@ -16,6 +16,7 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 MAX_BYTES = 65536
 MAX_DEPTH = 64
 MAX_INTEGER = (1 << 53) - 1
+_EXPONENT_FROM = 1e21  # RFC 8785 writes smaller integers out in digits
 _LONGEST_INTEGER = len(str(-MAX_INTEGER))
 _SHOWN_CHARS = 64
 
@@ -62,6 +63,8 @@ def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         raise _NotStrictError("a number too large for a double")
+    if number.is_integer() and MAX_INTEGER < abs(number) < _EXPONENT_FROM:
+        raise _NotStrictError("a number whose canonical form is an integer beyond +-(2^53-1)")
     return number
 
 

@@ -22,5 +22,5 @@ def every(place: Place) -> Iterator[Finding]:
         yield from (Finding("configuration", "fail", text, error.hint) for text in (error.text, *error.more))
         return
     yield Finding("configuration", "ok", f"{place.config_path}, instance {config.instance}")
-    for check in (keys.signers, keys.signing_key, state.folder, state.journal, broker.answers):
+    for check in (state.config, keys.signers, keys.signing_key, state.folder, state.journal, broker.answers):
         yield from check(place)

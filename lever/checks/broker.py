@@ -30,6 +30,10 @@ def answers(place: Place) -> Iterator[Finding]:
         yield _silent(place, error)
         return
     yield Finding("broker", "ok", f"version {health.get('version')}, process {health.get('pid')}, on {place.socket}")
+    told, now = health.get("config_digest"), place.config.digest
+    if told and told != now:
+        text = f"{place.config_path} says other things than when the broker started: they count from its next start"
+        yield Finding("broker", "warn", text, f"stop the broker, then: {_serve(place)}")
     yield _clock(place, health, ahead_s)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.wire.names import Instant, principal
+from broker.wire.names import NAMESPACE_ADMIN, NAMESPACE_DIRECTIVE, Instant, principal
 from lever import signer
 from lever.checks.finding import Finding
 from lever.where import Place
@@ -49,7 +49,7 @@ def signing_key(place: Place) -> Iterator[Finding]:
         yield Finding(_ABOUT, "ok", "none configured: each command needs --key")
         return
     halves = _Halves(key.with_suffix("") if key.suffix == ".pub" else key)
-    flaws = [*_private(place, halves), *_unlisted(config, halves)]
+    flaws = [*_private(place, halves), *_lost(halves), *_unlisted(config, halves)]
     yield from flaws
     if not any(flaw.level == "fail" for flaw in flaws):
         yield Finding(_ABOUT, "ok", halves.told())
@@ -68,7 +68,7 @@ class _Halves:
     def told(self) -> str:
         """What they are, where nothing is wrong."""
         if not self.private.exists():
-            return f"only the public half is here ({self.public}): a local ssh-agent must hold the key"
+            return f"the public half is here ({self.public}), and a local ssh-agent holds the key"
         kind = "with a passphrase" if signer.is_encrypted(self.private) else "without a passphrase, or in hardware"
         return f"{self.private}, {kind}"
 
@@ -99,6 +99,16 @@ def _private(place: Place, halves: _Halves) -> Iterator[Finding]:
         yield Finding(_ABOUT, "warn", text, hint)
 
 
+def _lost(halves: _Halves) -> Iterator[Finding]:
+    """Is there a public half and nothing that can sign for it?"""
+    if halves.private.exists() or not halves.public.is_file() or signer.agent_holds(halves.public):
+        return
+    quoted = shlex.quote(str(halves.private))
+    text = f"{halves.private} is not there, and no local ssh-agent holds the key: nobody can sign with it here"
+    hint = f"bring {quoted} back; or load it into an agent: ssh-add FILE; or sign with the spare: --key OTHER"
+    yield Finding(_ABOUT, "fail", text, hint)
+
+
 def _tree_around(path: Path) -> Path | None:
     """The nearest folder above that is a git work tree, a Scion project, or holds an agent's bundle."""
     above = path.resolve().parents
@@ -124,4 +134,5 @@ def _listing(config: Config, halves: _Halves) -> str:
     """The command that puts the key into allowed_signers."""
     path = config.operator.allowed_signers if config.operator else Path("allowed_signers")
     public = shlex.quote(str(halves.public))
-    return f'echo "{principal(config.instance)} $(cat {public})" >> {shlex.quote(str(path))}'
+    line = f'{principal(config.instance)} namespaces="{NAMESPACE_DIRECTIVE},{NAMESPACE_ADMIN}"'
+    return f"echo '{line}' \"$(cat {public})\" >> {shlex.quote(str(path))}"

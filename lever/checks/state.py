@@ -44,6 +44,15 @@ def folder(place: Place) -> Iterator[Finding]:
     yield from flaws or [Finding(_ABOUT, "ok", f"{path}, for its owner alone")]
 
 
+def config(place: Place) -> Iterator[Finding]:
+    """lever.yaml and its folder: whoever can write there decides who is the operator."""
+    for path in (place.config_path, place.config_path.absolute().parent):
+        mode = path.stat().st_mode
+        if mode & 0o022 and not mode & stat.S_ISVTX:
+            text = f"others may write to {path} (mode {stat.S_IMODE(mode):04o}): they decide whose signature counts"
+            yield Finding("configuration", "fail", text, f"chmod go-w {shlex.quote(str(path))}")
+
+
 def journal(place: Place) -> Iterator[Finding]:
     """The journal, every byte of it."""
     from broker import offline

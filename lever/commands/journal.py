@@ -104,8 +104,9 @@ def show_(place: Place, state: Path | None, kind: str | None, id: str | None, as
 @journal.command(epilog=examples("lever journal export > journal.jsonl", "lever journal export --state /backup/state"))
 @_STATE
 @with_config
-def export(place: Place, state: Path | None) -> None:
-    """Write every record as a line of JSON, with its digest.
+@as_json
+def export(place: Place, state: Path | None, as_json: bool) -> None:
+    """Write every record as a line of JSON, with its digest, with or without --json.
 
     Whole and in order, for a log host or a file that outlives this machine: each line's `prev` is the `digest` of the
     line before. Digests stand for the exact bytes, which are never exported. Exit 7 at a damaged record.
@@ -120,7 +121,8 @@ def export(place: Place, state: Path | None) -> None:
 @click.argument("folder", type=PATH)
 @_STATE
 @with_config
-def backup(place: Place, folder: Path, state: Path | None) -> None:
+@as_json
+def backup(place: Place, folder: Path, state: Path | None, as_json: bool) -> None:
     """Copy the state folder to a new FOLDER, also beside a running broker.
 
     The copy holds the broker's private key: keep it where only you can read it. To go on from it, put it in the place
@@ -132,6 +134,8 @@ def backup(place: Place, folder: Path, state: Path | None) -> None:
     report = offline.verify_journal(folder)
     if not report.whole:
         raise CliError(f"the copy in {folder} is damaged", hint="lever journal verify", exit=Exit.CORRUPT_FILE)
+    if as_json:
+        return show.data({"folder": str(folder)} | _data(report))
     show.say(f"copied {report.records} records to {folder}, and the copy is whole")
 
 

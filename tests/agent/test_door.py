@@ -192,7 +192,7 @@ def test_a_broker_that_says_nothing_is_given_up(broker: FakeBroker, enrolled: Id
 
 REFUSALS: list[tuple[int, type[AgentFailure], int, str]] = [
     (404, Missed, 3, "^not found$"),
-    (403, Barred, 3, "no longer takes this identity of worker-a"),
+    (403, Barred, 3, "does not take this identity of worker-a"),
     (429, RateLimited, 3, "too many calls"),
     (400, Unverified, 6, "does not know this kind of request"),
     (302, Unverified, 6, "does not know this kind of request"),

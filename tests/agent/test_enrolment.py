@@ -257,7 +257,7 @@ def test_renewing_without_an_identity_says_how_to_get_one(folder: IdentityFolder
 
 def test_a_revoked_agent_is_told_that_only_the_operator_can_help(broker: FakeBroker, enrolled: IdentityFolder) -> None:
     broker.revoked.add("worker-a")
-    with pytest.raises(Barred, match="revoked, frozen, replaced") as failure:
+    with pytest.raises(Barred, match="revoked, frozen, paused, replaced") as failure:
         enrolment.renew(enrolled, now=now(), force=True)
     assert "lever agent invite worker-a" in failure.value.hint
 

@@ -20,7 +20,8 @@ import pytest
 from click.testing import CliRunner
 
 from lever.cli import main
-from tests.rig import LEVER, make_key
+from tests.forked import forkable
+from tests.rig import LEVER, Rig, make_key
 
 _FOREIGN = ("LEVER_", "SSH_", "DISPLAY", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "_LEVER")
 _SIZE = struct.pack("HHHH", 24, 80, 0, 0)
@@ -74,6 +75,14 @@ class Cli:
             [LEVER, *map(str, words)], cwd=self.folder, env=self.environment(env), input=input,
             capture_output=True, text=True, timeout=_PATIENCE_S, start_new_session=True,
         )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def forked(self, *words: str | Path, env: dict[str, str] | None = None) -> Done:
+        """A process as well, but for the interpreter and the imports, which it has from the fork server."""
+        environment = self.environment(env)
+        if not (Rig.server and forkable(environment)):
+            return self.process(*words, env=env)
+        done = Rig.server.run([LEVER, *map(str, words)], cwd=self.folder, env=environment)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(

@@ -146,6 +146,11 @@ def clock_set(scene: Scene, hint: str) -> None:
     del scene.env["CLOCK_AHEAD_S"]
 
 
+def brought_back(scene: Scene, hint: str) -> None:
+    assert hint.startswith(f"bring {scene.rig.key} back")
+    scene.rig.key.with_name("lost").rename(scene.rig.key)
+
+
 RUNNING = {
     "allowed_signers missing": Mistake(
         lambda scene: signers(scene).unlink(), "does not exist", each_key(1, 2), "does not exist"
@@ -207,6 +212,18 @@ RUNNING = {
         lambda scene: scene.rig.key.chmod(0o644), "can be read by others", selftest="other users may read it"
     ),
     "the key missing": Mistake(keyless, "operator-1 can't be read: no such file", selftest="expected a key at"),
+    "the private half lost": Mistake(
+        lambda scene: scene.rig.key.rename(scene.rig.key.with_name("lost")),
+        "nobody can sign with it here", brought_back,
+        selftest="only the public half of the key is here",
+    ),
+    "lever.yaml writable by others": Mistake(
+        lambda scene: scene.rig.config.chmod(0o666), "they decide whose signature counts",
+        selftest="which can be written by everybody",
+    ),
+    "lever.yaml in a folder writable by others": Mistake(
+        lambda scene: scene.rig.folder.chmod(0o777), "they decide whose signature counts"
+    ),
     "the key not in allowed_signers": Mistake(
         another_key, "operator-3.pub is not in", selftest="the signing key is not in allowed_signers"
     ),

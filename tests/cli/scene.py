@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lever.exits import Exit
+from tests.forked import forkable
 from tests.rig import LEVER, Rig
 
-_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+_NOBODY_ID = 65534
+_NOBODY = ("setpriv", f"--reuid={_NOBODY_ID}", f"--regid={_NOBODY_ID}", "--clear-groups")
 _OTHER_CLOCK = """\
 import os, time
 _s = float(os.environ.get("CLOCK_AHEAD_S", "0"))
@@ -47,10 +49,19 @@ class Scene:
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LEVER_", "SSH_"))}
         path = f"{Path(LEVER).parent}:{kept['PATH']}"
-        return {**kept, "PATH": path, "HOME": str(self.home), "PYTHONPATH": str(self.place / "clock"), **self.env}
+        clock = {"PYTHONPATH": str(self.place / "clock")} if "CLOCK_AHEAD_S" in self.env else {}
+        return {**kept, "PATH": path, "HOME": str(self.home), **clock, **self.env}
+
+    @property
+    def uid(self) -> int | None:
+        """Whom a forked command runs as."""
+        return _NOBODY_ID if self.prefix else None
 
     def lever(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The installed command, in the instance's folder."""
+        env = self.environment()
+        if Rig.server and forkable(env):
+            return Rig.server.run([LEVER, *words], cwd=self.rig.folder, env=env, uid=self.uid)
         return self.run([LEVER, *words])
 
     def run(self, argv: list[str], input: str = "") -> subprocess.CompletedProcess[str]:
@@ -74,8 +85,9 @@ class Scene:
         assert done.returncode == (Exit.VERIFICATION_FAILED if failed else 0), done.stderr
         return found
 
-    def start(self) -> None:
-        self.rig.start(wrapper=self.prefix, env=self.environment())
+    def start(self, *extra: str) -> None:
+        env = self.environment()
+        self.rig.start(*extra, wrapper=() if Rig.server and forkable(env) else self.prefix, env=env, uid=self.uid)
 
     def edit(self, path: Path, old: str, new: str) -> None:
         """By hand, in a file."""

@@ -29,6 +29,7 @@ def checks(cli: Cli, instance: Path, path: Path, health: Any = HEALTH, **env: st
     """The exit code, and what was found that is not as it should be."""
     with operator_socket(path, health=(200, health)):
         done = cli("doctor", instance, "--socket", path, "--json", env=env)
+    assert done.stdout, done.stderr
     told = json.loads(done.stdout)
     assert told["ok"] == (done.status == 0)
     return done.status, [check for check in told["checks"] if check["level"] != "ok"]

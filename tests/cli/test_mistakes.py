@@ -158,7 +158,8 @@ STOPPED = {
 SOCKET_TOO_LONG = "expected a socket path of at most"
 HELD = "holds the state folder, but"
 AHEAD_OF_CLOCK = "the broker's journal knows a later time than its clock"
-SAID = [*(mistake.said for mistake in (*RUNNING.values(), *STOPPED.values())), SOCKET_TOO_LONG, HELD, AHEAD_OF_CLOCK]
+CHANGED = "when the broker started"
+SAID = [*(mistake.said for mistake in (*RUNNING.values(), *STOPPED.values())), SOCKET_TOO_LONG, HELD, AHEAD_OF_CLOCK, CHANGED]
 
 
 @pytest.mark.promise("P12")
@@ -242,7 +243,7 @@ def test_a_journal_from_the_future_is_mended_by_a_right_clock_or_by_accepting_it
     stopped.rig.stop()
     hint = f"; or if the clock is right, stop the broker, then: lever broker serve {stopped.rig.config} --accept-clock"
     assert told["hint"].endswith(hint)
-    stopped.rig.start("--accept-clock", wrapper=stopped.prefix, env=stopped.environment())
+    stopped.start("--accept-clock")
     assert stopped.doctor() == []
 
 
@@ -265,3 +266,15 @@ def test_the_page_tells_each_mistake_in_doctors_words() -> None:
     assert rows
     assert [row for row in rows if not any(row in said for said in SAID)] == [], "said by doctor in no test"
     assert [said for said in SAID if not any(row in said for row in rows)] == [], "missing on the page"
+
+
+def test_a_configuration_that_the_broker_does_not_have_yet_is_told_until_it_starts_anew(stopped: Scene) -> None:
+    stopped.start()
+    assert stopped.doctor() == []
+    stopped.edit(stopped.rig.config, "^limits: {", "limits: {ticket_s: 601, ")
+    (finding,) = stopped.doctor()
+    assert (finding["level"], CHANGED in finding["text"]) == ("warn", True)
+    assert finding["hint"].startswith("stop the broker, then: lever broker serve")
+    stopped.rig.stop()
+    stopped.start()
+    assert stopped.doctor() == []

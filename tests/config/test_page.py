@@ -6,13 +6,21 @@ import re
 from pathlib import Path
 
 from broker.config import Address, Agent, Config, Limits, Operator, ToCommand, ToInbox
-from broker.config.schema import KeptHead
+from broker.config.schema import Block, KeptHead, Sandbox, Server
 from broker.wire.names import Cn
 from tests.config.conftest import Read
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "config.md").read_text()
 EXAMPLE = "".join(line[4:] + "\n" for line in PAGE.split("## Keys")[0].splitlines() if line.startswith("    "))
-BLOCKS = {"": Config, "operator.": Operator, "agents.*.": Agent, "kept_head.": KeptHead, "limits.": Limits}
+BLOCKS: dict[str, type[Block]] = {
+    "": Config,
+    "operator.": Operator,
+    "servers.*.": Server,
+    "servers.*.sandbox.": Sandbox,
+    "agents.*.": Agent,
+    "kept_head.": KeptHead,
+    "limits.": Limits,
+}
 
 
 def test_the_example_loads(read: Read, tmp_path: Path) -> None:
@@ -38,8 +46,8 @@ def test_the_table_has_every_key_and_its_default() -> None:
     }
     assert rows.keys() == known.keys()
     for key, field in known.items():
-        if key in ("operator", "limits"):
+        if key in ("operator", "limits", "servers.*.sandbox"):
             continue
-        written = {"None": "null", "()": "[]", "('inbox',)": "[inbox]"}
+        written = {"None": "null", "()": "[]", "('inbox',)": "[inbox]", "False": "false"}
         default = "required" if field.is_required() else written.get(str(field.default), str(field.default))
         assert rows[key] == default, key

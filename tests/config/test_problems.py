@@ -16,7 +16,7 @@ from tests.config.test_meaning import GOOD, OPERATOR
 from tests.config.test_page import EXAMPLE
 from tests.wire.samples import FUZZ
 
-TOP = "instance, advertise, listen, state, operator, tools, agents, kept_head, limits"
+TOP = "instance, advertise, listen, state, operator, tools, servers, agents, kept_head, limits"
 NAME = "expected 1 to 63 of a-z 0-9 -, not starting or ending with -"
 TOOL = "expected 1 to 128 of A-Z a-z 0-9 . _ : / -"
 

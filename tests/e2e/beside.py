@@ -53,7 +53,7 @@ class Beside:
 
     def run(self, *words: str | Path, env: dict[str, str] | None = None) -> Done:
         """`lever agent ...` with this identity, as a process."""
-        return Cli(self.folder).process("agent", *words, "--identity", self.identity, env=env)
+        return Cli(self.folder).forked("agent", *words, "--identity", self.identity, env=env)
 
     def quickly(self, *words: str | Path) -> Done:
         """The same within this process, for many runs."""

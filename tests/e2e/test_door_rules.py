@@ -101,6 +101,8 @@ OPERATOR_DOOR = [
     Call("/directive/revoke", _order("revoke", _id), PAIR, b'"revoked":true'),
     Call("/directive/selftest", _signed_statement, PAIR, b'"ok":true'),
     Call("/admin/agent_invite", _order("agent_invite", _ticket), PAIR, b'"broker_ca":'),
+    Call("/admin/agent_pause", _order("agent_pause", _cn), PAIR, b'"paused":true'),
+    Call("/admin/agent_resume", _order("agent_resume", _cn), PAIR, b'"resumed":false'),
     Call("/admin/agent_revoke", _order("agent_revoke", _cn), PAIR, b'"revoked":true'),
     Call("/admin/agent_list", _order("agent_list", _nothing), PAIR, b'"agents":'),
     Call("/admin/agent_show", _order("agent_show", _cn), PAIR, b'"agents":'),

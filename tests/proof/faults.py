@@ -7,11 +7,12 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.fakes.failing_disk import FAULTS, FailingDisk, Fault
+from tests.fakes.failing_disk import FAULTS, SAID, FailingDisk, Fault
 from tests.proof.forge import Forge
 from tests.proof.processes import Daemon
 from tests.proof.scene import Figures, Scene
 
+_END, _END_S = 0, 20.0  # of a clean stop; and how long a daemon whose disk failed may take to end
 _PATIENCE = 20  # answers; a short write ends nobody
 
 
@@ -36,16 +37,21 @@ class Failing:
         renaming = self._fault.call == "rename"
         if daemon.serves:
             scene.watch(daemon, answers=3 if renaming else _PATIENCE)
-        if daemon.listen(0):  # a clean stop renames the head; otherwise the fault was not met, or is none
-            status = daemon.end(signal.SIGTERM if renaming else signal.SIGKILL)
-            return self._judged(status, {0 if renaming else -signal.SIGKILL})
-        return self._judged(daemon.ended(), set())
+        alive = daemon.listen(0)
+        if alive and SAID in daemon.said and self._fault.how != "short" and daemon.listen(_END_S):
+            daemon.end()
+            return f"it went on after {self._fault}"
+        # A clean stop renames the head. Otherwise the fault was not met, or is none, and so it lives.
+        status = daemon.end(signal.SIGTERM if renaming else signal.SIGKILL) if alive else daemon.ended()
+        return self._judged(daemon, status, _END if renaming else -signal.SIGKILL, alive)
 
-    def _judged(self, status: int, allowed: set[int]) -> str:
-        self.met += self._fault.how == "short" or status not in allowed
-        if self._fault.how != "short":
-            allowed |= {-signal.SIGKILL if self._fault.deadly else 1}
-        return "" if status in allowed else f"after {self._fault} it ended with {status}, not {allowed}"
+    def _judged(self, daemon: Daemon, status: int, ours: int, alive: bool) -> str:
+        met = SAID in daemon.said
+        self.met += met
+        allowed = {ours} if alive else set()
+        if met and self._fault.how != "short":
+            allowed = {-signal.SIGKILL if self._fault.deadly else 1}
+        return "" if status in allowed else f"after {self._fault}, met: {met}, it ended with {status}, not {allowed}"
 
 
 def each_fault(seed: int, times: int) -> list[Fault]:

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -252,12 +251,7 @@ def picture(value: Any) -> object:
         case Tombstone():
             return tuple([getattr(value, name) for name in Tombstone.__slots__])
         case _ if dataclasses.is_dataclass(value):
-            return tuple([picture(getattr(value, name)) for name in _fields(type(value))])
+            return tuple([picture(getattr(value, name)) for name in value.__dataclass_fields__])
         case _:
             assert value is None, f"how is {value!r} to be compared?"
             return None
-
-
-@cache
-def _fields(of: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(of))

@@ -23,7 +23,7 @@ from tests.proof.scene import Figures, Scene
 _SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32)
 _LOG_FLUSHED, _LOG_LOST = 1, 2
 _MIB = 1 << 20
-_ANSWERS = 8
+_ANSWERS = 20
 
 
 class CannotMount(Exception):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.failing_disk import COMPILER, FAULTS, FailingDisk, Fault
+from tests.fakes.failing_disk import COMPILER, FAULTS, SAID, FailingDisk, Fault
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 _PROGRAM = """
@@ -42,6 +42,7 @@ def run(disk: FailingDisk, folder: Path, fault: Fault | None) -> tuple[int, list
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, inside, outside], env=environment, capture_output=True, text=True
     )
+    assert (SAID.decode() in done.stderr) == (fault is not None)
     return done.returncode, done.stdout.split(), (inside / "file").stat().st_size
 
 

@@ -48,6 +48,9 @@ def test_an_instance_that_was_just_made_is_there_after_a_power_cut(forge: Forge,
     verified = forge.run("journal", "verify", str(folder / "lever.yaml"), cwd=medium.place.parent)
     assert verified.status == 0, verified.stderr
     assert "operator@demo" in (folder / "allowed_signers").read_text()
+    for number in (1, 2):
+        assert "PRIVATE KEY" in (folder / "keys" / f"operator-{number}").read_text()
+        assert "ssh-ed25519" in (folder / "keys" / f"operator-{number}.pub").read_text()
 
 
 def test_what_was_not_synced_is_gone_after_a_cut(medium: Medium) -> None:

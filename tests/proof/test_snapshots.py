@@ -54,6 +54,7 @@ async def lived(tmp_path: Path) -> Path:
                 fd = life.disk.read(place / name)
                 (place / name).write_bytes(life.disk.read_at(fd, 0, life.disk.size(place / name)))
                 life.disk.close(fd)
+    (tmp_path / "lived" / snapshot.NAME).unlink(missing_ok=True)
     assert last_segment(tmp_path / "lived") > 5
     return tmp_path / "lived"
 
@@ -88,15 +89,15 @@ async def test_a_snapshot_made_from_a_snapshot_is_the_same(lived: Path, tmp_path
         assert (whole / snapshot.NAME).read_bytes() == (at_once / snapshot.NAME).read_bytes()
 
 
-async def test_what_a_snapshot_covers_is_not_read_again(lived: Path, tmp_path: Path) -> None:
-    early = copy(lived, tmp_path / "early", 3)
-    setting.forget_head(early)
-    assert not any(isinstance(record.fact, ClockAccepted) for record in inspect.walk(early))
-    restart.take_snapshot(early, DISK)
-    known, covered = start(early), early / JOURNAL / segments.name(2)
+async def test_what_a_snapshot_covers_is_not_read_again(lived: Path) -> None:
+    made = restart.take_snapshot(lived, DISK)
+    assert made
+    behind = [record.fact for record in inspect.walk(lived) if record.seq > made.seq]
+    assert not any(isinstance(fact, ClockAccepted) for fact in behind), "or all would be read"
+    known, covered = start(lived), lived / JOURNAL / segments.name(2)
     covered.write_bytes(covered.read_bytes()[:-1] + b"x")
-    assert [problem.file for problem in inspect.verify(early).problems] == [f"{JOURNAL}/{segments.name(2)}"]
-    assert start(early) == known
+    assert f"{JOURNAL}/{segments.name(2)}" in [problem.file for problem in inspect.verify(lived).problems]
+    assert start(lived) == known
 
 
 @pytest.mark.promise("P5")
@@ -123,6 +124,7 @@ async def test_a_snapshot_of_another_journal_is_refused(lived: Path) -> None:
     snapshot.write(DISK, lived, replace(made, head=Digest(b"x" * 32)))
     with pytest.raises(Damaged, match="a segment that begins with record"):
         start(lived)
+    assert [problem.file for problem in inspect.verify(lived).problems] == [snapshot.NAME]
 
 
 @pytest.mark.promise("P5")
@@ -132,7 +134,7 @@ async def test_every_altered_byte_of_a_snapshot_is_found(lived: Path) -> None:
     raw = path.read_bytes()
     for at in [*range(0, len(raw), 997), len(raw) - 1]:
         path.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
-        with pytest.raises(Damaged, match="lever|snapshot"):
+        with pytest.raises(Damaged, match=r"lever|snapshot"):
             start(lived)
         assert [problem.file for problem in inspect.verify(lived).problems] == [snapshot.NAME]
     for size in (0, 1, 31, 32, len(raw) - 1):

@@ -141,3 +141,9 @@ def test_dates_in_a_line_that_we_can_not_read_still_part_the_time() -> None:
 def test_bytes_that_are_no_text_are_a_skipped_line_and_nothing_worse() -> None:
     lines = read_lines(b"\xff\xfe \x00 ssh-ed25519 AAAA\n\n# comment\r\n\r\noperator@demo\r\n")
     assert [(line.number, type(line)) for line in lines] == [(1, SkippedLine), (5, SkippedLine)]
+
+
+def test_a_pattern_of_many_stars_is_matched_at_once() -> None:
+    assert not matches("operator@" + "a" * 63, "*a" * 30 + "*b")
+    assert matches("operator@demo", "*o*e*@*d[")  is False
+    assert matches("operator@[d]", "operator@[d]")

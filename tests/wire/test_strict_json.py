@@ -134,7 +134,7 @@ JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53) + 1, 2**53 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.floats(allow_nan=False, allow_infinity=False).filter(lambda x: not 2**53 <= abs(x) < 1e21)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), inner),
     max_leaves=12,

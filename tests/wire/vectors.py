@@ -28,6 +28,11 @@ def load(name: str) -> Any:
     return json.loads((FOLDER / f"{name}.json").read_bytes())
 
 
+def taken(name: str) -> tuple[bytes, ...]:
+    """The bytes of a generated file that must be taken."""
+    return tuple(bytes.fromhex(row["hex"]) for row in load(name)["cases"] if row["outcome"] == "taken")
+
+
 def cases(name: str, group: str) -> list[Case]:
     """The cases of one group, each replacement made in the file's base document."""
     document = load(name)

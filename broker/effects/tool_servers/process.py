@@ -1,0 +1,213 @@
+"""One server process over its standard streams: a session of its own, of which nothing is left at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+
+from broker.effects.tool_servers.link import Link
+from broker.effects.tool_servers.outcome import NotSent
+from broker.effects.tool_servers.speech import Speech
+
+GRACE_S = 2.0
+LAST_WORDS_S = 0.2
+MAX_UNREAD_BYTES = 8 * 1024 * 1024
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+
+
+@asynccontextmanager
+async def started(
+    argv: Sequence[str], environment: Mapping[str, str], folder: Path, link: Link, speech: Speech, most_bytes: int
+) -> AsyncIterator[Streams]:
+    """The process and its two streams. most_bytes: what it may write for each call in hand. Raises NotSent."""
+    send, received = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
+    outgoing, written = anyio.create_memory_object_stream[SessionMessage](math.inf)
+    with send, received, outgoing, written:
+        child = _Child(send, link, speech, most_bytes)
+        transport = await _spawn(child, argv, environment, folder)
+        writer = asyncio.get_running_loop().create_task(_write(transport, written, child))
+        polite = False
+        try:
+            yield received, outgoing
+            polite = True
+        finally:
+            writer.cancel()
+            try:
+                if polite and not child.condemned:
+                    await _leave(transport, child)
+            finally:
+                _kill(transport)
+                await asyncio.shield(_gone(transport, child))
+
+
+async def _spawn(
+    child: _Child, argv: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> asyncio.SubprocessTransport:
+    loop = asyncio.get_running_loop()
+
+    async def spawn() -> asyncio.SubprocessTransport:
+        transport, _ = await loop.subprocess_exec(
+            lambda: child, *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+            cwd=folder, env=dict(environment), start_new_session=True,
+        )  # fmt: skip
+        return transport
+
+    starting = loop.create_task(spawn())
+    try:
+        return await asyncio.shield(starting)
+    except OSError as error:
+        raise NotSent(f"it can't be started: {(error.strerror or 'unknown error').lower()}") from error
+    except asyncio.CancelledError:  # half started: only who has it whole can end it with all its children
+        with suppress(OSError):
+            transport = await starting
+            _kill(transport)
+            await _gone(transport, child)
+        raise
+
+
+async def _write(
+    transport: asyncio.SubprocessTransport, written: MemoryObjectReceiveStream[SessionMessage], child: _Child
+) -> None:
+    """Each message as the SDK writes it: a line."""
+    stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))  # of whatever event loop
+    async for item in written:
+        if isinstance(item.message, JSONRPCRequest):
+            child.asked()
+        elif isinstance(item.message, JSONRPCNotification) and item.message.method == "notifications/cancelled":
+            child.settled()
+        stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        if stdin.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            child.fail("it does not read what it is sent")
+            return
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """Follows one process: its lines become messages; what is not one, or is too much, ends it."""
+
+    def __init__(
+        self, send: MemoryObjectSendStream[SessionMessage | Exception], link: Link, speech: Speech, most_bytes: int
+    ) -> None:
+        self.exited = asyncio.Event()
+        self.gone = asyncio.Event()
+        self.condemned = False
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._send = send
+        self._link = link
+        self._speech = speech
+        self._most_bytes = self._allowed_bytes = most_bytes
+        self._in_hand = 0
+        self._rest = bytearray()
+
+    def asked(self) -> None:
+        """One more request is in hand: its answer has to have room."""
+        self._in_hand += 1
+        self._allowed_bytes = self._most_bytes * self._in_hand
+
+    def settled(self) -> None:
+        """One request less is in hand: it was answered, or nobody waits for its answer."""
+        self._in_hand = max(self._in_hand - 1, 0)
+        self._allowed_bytes = self._most_bytes * max(self._in_hand, 1)
+
+    def fail(self, why: str) -> None:
+        """Nothing of it is believed any more."""
+        self.condemned = True
+        self._link.lose(why)
+        self._send.close()
+        if self._transport:
+            _kill(self._transport)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self._speech.feed(data)
+        elif not self._link.lost:
+            self._allowed_bytes -= len(data)
+            if self._allowed_bytes < 0:
+                self.fail(f"it wrote more than {self._most_bytes} bytes, which is what a call may bring")
+                return
+            *lines, rest = data.split(b"\n")
+            if lines:
+                lines[0] = bytes(self._rest) + lines[0]
+                self._rest.clear()
+            self._rest += rest
+            for line in lines:
+                self._take(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:  # not 0: what it still has to say may explain why it closed that
+            self._soon_over()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        self._soon_over()  # also where a child of its own holds its pipes open
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._speech.end()
+        self._over()
+        self.exited.set()
+        self.gone.set()
+
+    def _soon_over(self) -> None:
+        """Its output may end before its exit status is known, or the other way round."""
+        asyncio.get_running_loop().call_later(LAST_WORDS_S, self._over)
+
+    def _over(self) -> None:
+        status = self._transport.get_returncode() if self._transport else None
+        self._link.lose("it closed its standard output" if status is None else _ending(status))
+        self._send.close()
+
+    def _take(self, line: bytes) -> None:
+        if not line.strip() or self._link.lost:
+            return
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            self.fail("it wrote a line to its standard output that is no message of the protocol")
+            return
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self.settled()
+        self._send.send_nowait(SessionMessage(message))
+
+
+async def _leave(transport: asyncio.SubprocessTransport, child: _Child) -> None:
+    """The polite end: its input ends, and it has a moment to leave."""
+    if stdin := transport.get_pipe_transport(0):
+        stdin.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE_S):
+            await child.exited.wait()
+
+
+def _kill(transport: asyncio.SubprocessTransport) -> None:
+    """Whatever is left of its session."""
+    # The group's number stays taken as long as anything is in the group, and numbers come round too slowly to have
+    # been given to a stranger in the moment since the leader ended.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(transport.get_pid(), signal.SIGKILL)
+
+
+async def _gone(transport: asyncio.SubprocessTransport, child: _Child) -> None:
+    """All is read and given back. A stranger that holds a pipe open can't keep us."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE_S):
+            await child.exited.wait()
+            transport.close()
+            await child.gone.wait()
+
+
+def _ending(status: int) -> str:
+    return f"it was ended by signal {-status}" if status < 0 else f"it ended with exit status {status}"

@@ -1,0 +1,194 @@
+"""The judgement of a tool call: steps 4 to 8 of docs/formats/policy.md, over a snapshot of policies and pins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.errors import Malformed
+from broker.rules.authority import arguments
+from broker.rules.authority.arguments import MissingOperand
+from broker.rules.authority.judgement import (
+    Allow,
+    Call,
+    Code,
+    Deny,
+    Judgement,
+    RequireApproval,
+    Resource,
+    Step,
+    Unresolved,
+)
+from broker.rules.authority.plan import Plan, plan
+from broker.wire import json_pointer
+from broker.wire.catalogue import PinnedTool
+from broker.wire.frozen import Frozen, freeze
+from broker.wire.policy_terms import Policy, Tier, ToolClass
+from broker.wire.strict_json import JsonObject, shown
+
+_UNRESOLVED: Final = {
+    Unresolved.UNKNOWN_TOOL: "there is no accepted tool of this name",
+    Unresolved.TOOL_CHANGED: "the server's definition is no longer the accepted one: lever tools accept, if it is fine",
+    Unresolved.SERVER_UNAVAILABLE: "the tool's server does not answer for now",
+}
+
+
+class _Denied(Exception):
+    """Ends the way through the steps."""
+
+    def __init__(self, step: int, code: Code, reason: str, pointer: str = "") -> None:
+        super().__init__(reason)
+        self.step = step
+        self.deny = Deny(code, reason, pointer)
+
+
+def judge(tool: PinnedTool | Unresolved, layers: Sequence[Policy], call: Call) -> Judgement:
+    """Decide on a call. Raises nothing: whatever can't be understood is denied.
+
+    tool: as the catalogue resolved call.tool; layers: the policies in force for the agent, the instance's first.
+    """
+    policies = tuple(layers)
+    if not isinstance(tool, PinnedTool) or tool.qualified != call.tool:
+        why = tool if isinstance(tool, Unresolved) else Unresolved.UNKNOWN_TOOL
+        deny = Deny(Code(why), f"{shown(call.tool)}: {_UNRESOLVED[why]}")
+        return Judgement(deny, (Step(4, deny.reason),), tuple(policy.digest for policy in policies))
+    known = _Known(plan(policies, tool))
+    try:
+        _tier(known)
+        _freeze(known, call)
+        _table(known)
+        _rules(known)
+        return known.judgement(_consent(known))
+    except _Denied as denied:
+        known.steps.append(Step(denied.step, denied.deny.reason))
+        return known.judgement(denied.deny)
+
+
+class _Known:
+    """What is known of one call so far, and the steps that told it. asks: why it needs a signed act."""
+
+    __slots__ = ("account", "asks", "frozen", "plan", "resources", "steps")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.steps: list[Step] = [plan.resolved]
+        self.asks: list[str] = []
+        self.frozen: Frozen | None = None
+        self.account: str | None = None
+        self.resources: tuple[Resource, ...] = ()
+
+    @property
+    def arguments(self) -> JsonObject:
+        """What the frozen bytes say."""
+        assert self.frozen
+        return self.frozen.value
+
+    def judgement(self, decision: Allow | RequireApproval | Deny) -> Judgement:
+        """The end of the way."""
+        leased = isinstance(decision, Allow) and decision.regime == "lease" and self.account is not None
+        return Judgement(
+            decision,
+            tuple(self.steps),
+            self.plan.policies,
+            self.plan.place.tier,
+            self.plan.tool_class,
+            self.account,
+            self.plan.accounts[self.account] if leased and self.account else None,
+            self.resources,
+            self.frozen,
+        )
+
+
+def _tier(known: _Known) -> None:
+    place = known.plan.place
+    if place.tier is Tier.DENIED:
+        code = Code.DENIED_BY_DEFAULT if place.entry is None else Code.DENIED_BY_RULE
+        raise _Denied(5, code, place.reason)
+    known.steps.append(known.plan.tier)
+    if place.tier is Tier.APPROVAL_REQUIRED:
+        known.asks.append(place.reason)
+
+
+def _freeze(known: _Known, call: Call) -> None:
+    schema = known.plan.schema
+    try:
+        if isinstance(schema, Malformed):
+            raise schema
+        frozen = freeze(call.arguments)
+        schema.check(frozen.value)
+    except Malformed as error:
+        raise _Denied(6, Code.INVALID_ARGUMENTS, f"{error.where} {error.why}", error.where) from error
+    known.frozen = frozen
+    known.steps.append(Step(6, f"the arguments fit, {len(frozen.raw)} bytes: sha256:{frozen.digest.hex()}"))
+
+
+def _table(known: _Known) -> None:
+    plan = known.plan
+    if plan.account_problem:
+        raise _Denied(7, Code.UNKNOWN_ACCOUNT, plan.account_problem)
+    if plan.account is not None:
+        known.account = _account(plan, known.arguments)
+    is_read = plan.tool_class is ToolClass.READ
+    for operand in plan.resources:
+        where = json_pointer.show(operand.pointer)
+        try:
+            known.resources += arguments.resources(operand, known.arguments, may_miss=is_read)
+        except MissingOperand as error:
+            reason = f"{where} is missing: it names what the call would change"
+            raise _Denied(7, Code.MISSING_RESOURCE, reason, where) from error
+        except Malformed as error:
+            raise _Denied(7, Code.AMBIGUOUS_OPERAND, f"{where} as a {operand.kind}: {error.why}", where) from error
+    touches = f"account {known.account}" if known.account else "no account"
+    known.steps.append(Step(7, f"{plan.class_reason}; {touches}; {len(known.resources)} resource(s)"))
+
+
+def _account(plan: Plan, values: JsonObject) -> str:
+    if isinstance(plan.account, str):
+        if plan.account not in plan.accounts:
+            raise _Denied(7, Code.UNKNOWN_ACCOUNT, f"there is no account {shown(plan.account)}")
+        return plan.account
+    assert plan.account is not None
+    where = json_pointer.show(plan.account)
+    name = arguments.account(plan.account, values)
+    if name is None or name not in plan.accounts:
+        raise _Denied(7, Code.UNKNOWN_ACCOUNT, f"{where} names no account that the policy knows", where)
+    return name
+
+
+def _rules(known: _Known) -> None:
+    values = known.arguments
+    for planned in known.plan.rules:
+        try:
+            held = planned.holds(values)
+        except MissingOperand as error:
+            raise _Denied(8, Code.DENIED_BY_ARGUMENT, f"{planned.failed}: it is missing", planned.where) from error
+        except Malformed as error:
+            raise _Denied(8, Code.DENIED_BY_ARGUMENT, f"{planned.failed}: {error.why}", planned.where) from error
+        if held:
+            known.steps.append(planned.held)
+        elif planned.denies:
+            raise _Denied(8, Code.DENIED_BY_ARGUMENT, planned.failed, planned.where)
+        else:
+            known.steps.append(Step(8, planned.failed))
+            known.asks.append(planned.failed)
+
+
+def _consent(known: _Known) -> Allow | RequireApproval:
+    """The table of tier and class, and what the rules raised."""
+    plan = known.plan
+    terms = plan.accounts[known.account] if known.account else None
+    if plan.tool_class is ToolClass.MUTATION and not plan.automatic:
+        known.asks.append(plan.class_reason)
+    if plan.tool_class is ToolClass.READ and terms and terms.sensitive:
+        known.asks.append(f"account {known.account} is sensitive: each read is its own act")
+    if known.asks:
+        reason = "; ".join(known.asks)
+        known.steps.append(Step(9, f"needs a signed act: {reason}"))
+        return RequireApproval(reason)
+    if terms:
+        reason = f"a read of account {known.account}: one operation of its lease"
+        known.steps.append(Step(9, reason))
+        return Allow("lease", reason)
+    reason = "`consent: none`" if plan.automatic else "a read that touches no account"
+    known.steps.append(Step(9, f"automatic: {reason}"))
+    return Allow("automatic", reason)

@@ -1,0 +1,123 @@
+"""What a judgement of a call says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, NamedTuple, TypeAlias
+
+from broker.wire.frozen import Frozen
+from broker.wire.json_pointer import Pointer
+from broker.wire.names import Cn, Digest
+from broker.wire.operands import Kind, Scalar
+from broker.wire.policy_terms import Account, Tier, ToolClass
+from broker.wire.strict_json import JsonValue
+
+
+class Code(StrEnum):
+    """Why a call is refused, in a word."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    TOOL_CHANGED = "tool_changed"
+    SERVER_UNAVAILABLE = "server_unavailable"
+    DENIED_BY_RULE = "denied_by_rule"
+    DENIED_BY_DEFAULT = "denied_by_default"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    UNKNOWN_ACCOUNT = "unknown_account"
+    AMBIGUOUS_OPERAND = "ambiguous_operand"
+    MISSING_RESOURCE = "missing_resource"
+    DENIED_BY_ARGUMENT = "denied_by_argument"
+
+
+class Unresolved(StrEnum):
+    """Why there is no pinned tool to judge a call by."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    TOOL_CHANGED = "tool_changed"
+    SERVER_UNAVAILABLE = "server_unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What an agent asks for. tool: its qualified name; arguments: what strict JSON made of them."""
+
+    agent: Cn
+    tool: str
+    arguments: JsonValue
+
+
+Regime: TypeAlias = Literal["automatic", "lease", "act"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """By itself (automatic), or as an operation of the account's lease."""
+
+    regime: Literal["automatic", "lease"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequireApproval:
+    """One signed act, and no more than one, whatever asks for it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """pointer: the argument that it is about, where it is about one."""
+
+    code: Code
+    reason: str
+    pointer: str = ""
+
+
+class Resource(NamedTuple):
+    """One thing that a call touches, in its normal form."""
+
+    pointer: Pointer
+    kind: Kind
+    value: Scalar
+
+
+class Step(NamedTuple):
+    """One numbered step on the way, in words. The numbers are those of docs/formats/policy.md."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The decision on a call, all that it rests on, and all that an act would be bound to.
+
+    What lies beyond the step that refused is None or empty. lease: the account's terms where the regime is a lease;
+    view: the arguments without what they say, for the journal.
+    """
+
+    decision: Allow | RequireApproval | Deny
+    steps: tuple[Step, ...]
+    policies: tuple[Digest, ...]
+    tier: Tier | None = None
+    tool_class: ToolClass | None = None
+    account: str | None = None
+    lease: Account | None = None
+    resources: tuple[Resource, ...] = ()
+    frozen: Frozen | None = None
+
+    @property
+    def regime(self) -> Regime | None:
+        """Which consent the call needs; None when it is denied."""
+        match self.decision:
+            case Allow(regime):
+                return regime
+            case RequireApproval():
+                return "act"
+            case Deny():
+                return None
+
+    @property
+    def view(self) -> dict[str, str]:
+        """Each argument's name with its kind and size: what of the arguments may be written where others read."""
+        return self.frozen.view if self.frozen else {}

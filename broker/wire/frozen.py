@@ -1,0 +1,93 @@
+"""Arguments frozen: the canonical bytes that are hashed, shown to the operator, and executed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from broker.errors import Malformed
+from broker.wire import strict_json
+from broker.wire.names import Digest
+from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, JsonObject, JsonValue, kind_of, shown
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
+
+_VIEWED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """raw: RFC 8785 bytes; digest: their SHA-256; value: what they say, and nothing but that is ever decided on."""
+
+    raw: bytes
+    digest: Digest
+    value: JsonObject = field(compare=False, repr=False)
+
+    @property
+    def view(self) -> dict[str, str]:
+        """Each argument's name with its kind and size, and nothing of what it says: for journal, log and exports."""
+        names = list(self.value)[:_VIEWED]
+        view = {shown(name): _outline(self.value[name]) for name in names}
+        more = len(self.value) - len(names)
+        return view | ({"...": f"{more} more"} if more else {})
+
+
+def freeze(arguments: JsonValue) -> Frozen:
+    """The arguments in their one form. Raises Malformed.
+
+    1.0 becomes 1 here, as upstream will be sent it; so the value to decide on is the one read from the frozen bytes.
+    """
+    members = strict_json.as_object(arguments, "arguments")
+    raw = _plain_bytes(members) if _is_plain(members, MAX_DEPTH) else None
+    if raw is not None and len(raw) <= MAX_BYTES:
+        return Frozen(raw, Digest(sha256(raw).digest()), members)
+    return thaw(strict_json.canonical(members))
+
+
+def thaw(raw: bytes) -> Frozen:
+    """The same from bytes that were frozen before. Raises Malformed for bytes that are not."""
+    value = strict_json.as_object(strict_json.parse(raw, "arguments"), "arguments")
+    if strict_json.canonical(value) != raw:
+        raise Malformed("arguments", "not in their canonical form")
+    return Frozen(raw, Digest(sha256(raw).digest()), value)
+
+
+def _is_plain(value: JsonValue, levels: int) -> bool:
+    """Does the standard encoder write this value as RFC 8785 does, and does it come back the same?
+
+    True of nearly every call: whole numbers within 2^53, ASCII keys of which no two differ in case alone. The rest
+    takes the long way, three times as slow.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return -MAX_INTEGER <= value <= MAX_INTEGER  # type: ignore[operator]
+    if levels == 0:
+        return False
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if type(name) is not str or not name.isascii() or not _is_plain(item, levels - 1):
+                return False
+        return len(value) < 2 or len({name.lower() for name in value}) == len(value)
+    if isinstance(value, list):
+        return all(_is_plain(item, levels - 1) for item in value)
+    return False
+
+
+def _plain_bytes(value: JsonValue) -> bytes | None:
+    try:
+        return _ENCODER.encode(value).encode()
+    except UnicodeEncodeError:  # half a surrogate pair: the long way says what is wrong
+        return None
+
+
+def _outline(value: JsonValue) -> str:
+    match value:
+        case str():
+            return f"a text of {len(value.encode())} bytes"
+        case list() | dict():
+            return f"{kind_of(value)} of {len(value)}"
+        case _:
+            return kind_of(value)

@@ -1,0 +1,5 @@
+"""The one list of targets. A parser without one fails tests/fuzz/test_coverage.py."""
+
+from tests.fuzz.targets import agent, doors, files, trust, wire
+
+TARGETS = (*wire.TARGETS, *trust.TARGETS, *files.TARGETS, *doors.TARGETS, *agent.TARGETS)

@@ -1,0 +1,34 @@
+"""The real rules do what the documents say, whatever comes in whatever order, also through crashes and clocks."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.model.machine import Lifecycle
+from tests.model.stage import COUNTS
+
+SOAK = bool(os.environ.get("LEVER_SOAK"))
+SETTINGS = settings(
+    max_examples=5000 if SOAK else 250,
+    stateful_step_count=80 if SOAK else 50,
+    derandomize=not SOAK,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
+)
+
+
+def run() -> None:
+    run_state_machine_as_test(Lifecycle, settings=SETTINGS)
+
+
+@pytest.mark.promise("P2", "P4", "P8", "P14", "P15")
+def test_the_rules_and_the_model_agree_on_every_answer_and_every_listing() -> None:
+    run()
+    few = {name for name in ("handed out", "repeats", "records lost", "clocks set back") if COUNTS[name] < 10}
+    assert not few, "steps that reach nothing compare nothing"

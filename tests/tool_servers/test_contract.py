@@ -1,0 +1,77 @@
+"""The fake does what servers made by others do, as far as a caller who asks for nothing bad can see."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import Sandbox
+from broker.effects.tool_servers import Done, Failed, Outcome
+from tests.tool_servers.conftest import Make
+from tests.tool_servers.setting import FAKE, ROOT, A, AServer, alive, children, until
+
+BIN = Path(sys.executable).parent
+PYTHON = (sys.executable, "-m", "tests.fakes.sdk_tool_server")
+SERVERS = {"fake": (sys.executable, "-S", str(FAKE)), "sdk": PYTHON}
+GIT, TIME = BIN / "mcp-server-git", BIN / "mcp-server-time"
+real = pytest.mark.skipif(
+    not (GIT.exists() and TIME.exists()), reason="mcp-server-git and mcp-server-time: not installed"
+)
+
+
+async def exchange(make: Make, command: Sequence[str], tool: str, arguments: bytes) -> tuple[Any, Outcome, Outcome]:
+    """Listed, called well and called wrongly; then stopped."""
+    before = children()
+    servers = make({"s": AServer(command=tuple(command))}, folder=ROOT)
+    listed = await servers.definitions("s")
+    good = await servers.call(A, "s", tool, arguments, 30)
+    bad = await servers.call(A, "s", "no_such_tool", b"{}", 30)
+    pids = children() - before
+    assert len(pids) == 2, "one for the list, one for the agent"
+    await servers.stop()
+    await until(lambda: not any(map(alive, pids)))
+    return listed, good, bad
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_listed_called_and_called_wrongly(make: Make, name: str) -> None:
+    listed, good, bad = await exchange(make, SERVERS[name], "echo", b'{"n":1}')
+    assert all(tool["inputSchema"] == {"type": "object"} for tool in listed)
+    assert isinstance(good, Done)
+    (content,) = json.loads(good.result)["content"]
+    assert content["type"] == "text"
+    assert '"n":' in content["text"]
+    assert isinstance(bad, Failed)
+
+
+@real
+async def test_a_git_server_of_others(make: Make, tmp_path: Path) -> None:
+    """In its sandbox: it sees the one repository."""
+    subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path / "repo"], check=True)
+    libraries = (Path(sys.prefix), Path(sys.base_prefix))
+    sandbox = Sandbox.model_construct(read=libraries, write=(tmp_path / "repo",), network=False)
+    servers = make({"s": AServer(command=(str(GIT),), sandbox=sandbox)})
+    listed = {str(tool["name"]) for tool in await servers.definitions("s")}
+    assert {"git_status", "git_commit"} <= listed
+    where = {"repo_path": str(tmp_path / "repo")}
+    good = await servers.call(A, "s", "git_status", json.dumps(where).encode(), 30)
+    assert isinstance(good, Done)
+    assert "On branch trunk" in json.loads(good.result)["content"][0]["text"]
+    bad = await servers.call(A, "s", "git_status", b'{"repo_path":"/nowhere"}', 30)
+    assert isinstance(bad, Failed)
+
+
+@real
+async def test_a_time_server_of_others(make: Make) -> None:
+    given = b'{"source_timezone":"Europe/Paris","target_timezone":"Asia/Tokyo","time":"12:00"}'
+    listed, good, bad = await exchange(make, (str(TIME),), "convert_time", given)
+    assert [tool["name"] for tool in listed] == ["get_current_time", "convert_time"]
+    assert isinstance(good, Done)
+    assert "Asia/Tokyo" in good.result.decode()
+    assert isinstance(bad, Failed)

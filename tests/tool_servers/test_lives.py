@@ -1,0 +1,261 @@
+"""How processes begin, end and are counted; and that nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from broker.config import Reference
+from broker.effects.tool_servers import NotSent, ToolServers, Unknown
+from broker.errors import Malformed
+from tests.fakes.tool_server import TOOLS
+from tests.tool_servers.conftest import Make
+from tests.tool_servers.setting import A, AServer, B, Watch, alive, ask, children, fake, until
+
+
+async def test_nothing_is_started_before_it_is_used(make: Make) -> None:
+    before = children()
+    servers = make({"s": AServer()})
+    assert (servers.connections, children() - before) == (0, set())
+
+
+async def test_stop_ends_the_process_its_child_and_what_is_in_hand(make: Make) -> None:
+    servers = make({"s": AServer()})
+    pid, child = int(await ask(servers, "pid")), int(await ask(servers, "child"))
+    assert alive(pid)
+    assert alive(child)
+    call = asyncio.create_task(servers.call(A, "s", "stuck", b"{}", 30))
+    await until(lambda: servers._current["s", A].in_hand == 1)
+    await servers.stop()
+    assert not alive(pid)
+    await until(lambda: not alive(child))  # it is killed; its death is the system's to tell
+    with pytest.raises(Unknown, match=r"^s: the broker ended it$"):
+        await call
+    with pytest.raises(NotSent, match=r"^s: the broker is stopping$"):
+        await ask(servers, "pid")
+
+
+async def test_stop_ends_a_process_that_is_only_starting(make: Make) -> None:
+    before = children()
+    servers = make({"s": fake("mute")})
+    call = asyncio.create_task(servers.call(A, "s", "pid", b"{}", 30))
+    await until(lambda: bool(children() - before))
+    await servers.stop()
+    assert children() == before
+    with pytest.raises(NotSent):
+        await call
+
+
+async def test_a_caller_that_leaves_while_it_starts_takes_nobody_with_it(make: Make) -> None:
+    servers = make({"s": AServer()})
+    first = asyncio.create_task(ask(servers, "pid"))
+    await until(lambda: servers.connections == 1)
+    second = asyncio.create_task(ask(servers, "pid"))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert alive(int(await second))
+    assert servers.connections == 1
+
+
+async def test_a_crash_takes_its_children_along_and_the_next_start_waits(make: Make, watch: Watch) -> None:
+    servers = make({"s": AServer()})
+    child = int(await ask(servers, "child"))
+    for pause in (1, 2, 4):  # half of 2, 4, 8 ... seconds: chance is 0 here
+        with pytest.raises(Unknown):
+            await servers.call(A, "s", "dies", b"{}", 30)
+        await until(lambda: servers.connections == 0)
+        with pytest.raises(NotSent, match=f"^s: it ended with exit status 3; it is tried again in {pause} s$"):
+            await ask(servers, "pid")
+        assert int(await ask(servers, "pid", B)), "another agent's process is not kept waiting"
+        watch.forward(pause)
+        servers.retire(lambda holder: holder == B)
+        await until(lambda: servers.connections == 0)
+    await until(lambda: not alive(child))
+    await ask(servers, "pid")
+    with pytest.raises(Unknown):
+        await servers.call(A, "s", "dies", b"{}", 30)
+    await until(lambda: servers.connections == 0)
+    with pytest.raises(NotSent, match=r"in 1 s$"):
+        await ask(servers, "pid")
+
+
+async def test_an_idle_process_ends_and_comes_back_without_a_pause(make: Make) -> None:
+    servers = make({"s": AServer(idle_s=0.05)})
+    pid = int(await ask(servers, "pid"))
+    await until(lambda: servers.connections == 0)
+    assert not alive(pid)
+    assert int(await ask(servers, "pid")) != pid
+
+
+async def test_a_process_in_use_is_not_idle(make: Make) -> None:
+    servers = make({"s": AServer(idle_s=0.05)})
+    await ask(servers, "pid")
+    with pytest.raises(Unknown, match="no answer came"):
+        await servers.call(A, "s", "silent", b"{}", 0.5)
+
+
+async def test_at_the_bound_the_longest_unused_makes_room_and_a_busy_one_does_not(make: Make) -> None:
+    servers = make({"s": AServer(), "t": AServer(), "u": AServer()}, most=2)
+    first, second = int(await ask(servers, "pid", A, "s")), int(await ask(servers, "pid", A, "t"))
+    assert int(await ask(servers, "pid", A, "s")) == first
+    third = int(await ask(servers, "pid", A, "u"))
+    assert (alive(first), alive(second), alive(third), servers.connections) == (True, False, True, 2)
+    calls = [asyncio.create_task(servers.call(A, name, "silent", b"{}", 30)) for name in ("s", "u")]
+    await until(lambda: all(servers._current[name, A].in_hand for name in ("s", "u")))
+    with pytest.raises(NotSent, match=r"^all 2 processes and sessions of tool servers are busy$"):
+        await ask(servers, "pid", A, "t")
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+    assert await ask(servers, "pid", A, "t")
+
+
+async def test_a_stampede_never_passes_the_bound(make: Make) -> None:
+    names = [f"s{n}" for n in range(6)]
+    servers = make({name: AServer() for name in names}, most=2)
+    seen: list[int] = []
+
+    async def one(name: str) -> bool:
+        try:
+            await ask(servers, "pid", A, name)
+        except NotSent:
+            return False
+        finally:
+            seen.append(servers.connections)
+        return True
+
+    assert any(await asyncio.gather(*map(one, names)))
+    assert max(seen) <= 2
+
+
+async def test_what_a_former_generation_has_ends_after_its_call(make: Make) -> None:
+    servers = make({"s": AServer()})
+    pid = int(await ask(servers, "pid"))
+    call = asyncio.create_task(servers.call(A, "s", "silent", b"{}", 0.5))
+    await until(lambda: servers._current["s", A].in_hand == 1)
+    servers.retire(lambda holder: holder == A)
+    await asyncio.sleep(0)
+    assert alive(pid)
+    with pytest.raises(Unknown, match="no answer came"):
+        await call
+    await until(lambda: not alive(pid))
+    assert alive(int(await ask(servers, "pid")))
+
+
+async def test_the_tools_are_listed_page_by_page_as_they_were_said(make: Make) -> None:
+    servers = make({"s": AServer(), "paged": fake("pages")})
+    whole = await servers.definitions("s")
+    assert whole == await servers.definitions("paged")
+    assert [tool["name"] for tool in whole] == TOOLS
+    assert whole[0] == {"name": "echo", "description": "Does echo.", "inputSchema": {"type": "object"}}
+    assert await servers.identity("s") == {"name": "fake", "version": "7", "protocolVersion": "2025-11-25"}
+    assert servers.connections == 2, "no agent's process was needed"
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("circle", "a list that never ends"),
+        ("for ever", "more than 100 pages"),
+        ("twice", "two have the name echo"),
+        ("many", "more than 1000 tools"),
+        ("deep", "nested deeper than 64"),
+        ("case", "keys type and Type differ only in case"),
+    ],
+)
+async def test_a_list_that_is_none_is_refused(make: Make, how: str, why: str) -> None:
+    servers = make({"s": fake(how, max_output_bytes=1_000_000)})
+    with pytest.raises(Malformed, match=why):
+        await servers.definitions("s")
+
+
+async def test_a_list_of_another_shape_is_no_list(make: Make) -> None:
+    servers = make({"s": fake("no list")})
+    with pytest.raises(NotSent, match=r"^s: its tools can't be listed: "):
+        await servers.definitions("s")
+
+
+async def test_that_the_tools_changed_is_passed_on(make: Make) -> None:
+    told: list[str] = []
+    servers = make({"s": AServer(), "t": AServer()}, on_list_changed=told.append)
+    await ask(servers, "changed", server="t")
+    await until(lambda: told == ["t"])
+
+
+async def test_what_a_server_says_is_logged_in_bounds_and_escaped(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    servers = make({"s": AServer()})
+    await ask(servers, "talks", lines=5000)
+    await servers.stop()
+    said = [record for record in caplog.records if record.message == "a tool server says"]
+    assert len(said) == 40
+    lines = [vars(record)["line"] for record in said]
+    assert lines[0] == r"line 0 \x1b[2J\u202e of trouble"
+    (left,) = [vars(record)["lines"] for record in caplog.records if "left out" in record.message]
+    assert left == 4960
+
+
+@pytest.mark.promise("P30")
+async def test_neither_arguments_nor_answers_reach_the_log(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    servers = make({"s": AServer()})
+    await ask(servers, "echo", secret="hunter2")
+    for tool in ("garbage", "strange", "nonsense", "refuses"):
+        with suppress(Unknown, NotSent):
+            await servers.call(A, "s", tool, b'{"secret":"hunter2"}', 30)
+    assert "hunter2" not in caplog.text
+    assert "listening" not in caplog.text
+
+
+class TestCredentials:
+    async def seen(self, make: Make, reference: Reference, **environ: str) -> str:
+        argv = (sys.executable, "-S", *AServer().command[2:])  # type: ignore[index]
+        servers = make({"s": AServer(command=argv, env={"TOKEN": reference})}, environ={"PATH": "/bin", **environ})
+        environment: dict[str, str] = json.loads(await ask(servers, "look", paths=[]))["environment"]
+        environment.pop("LC_CTYPE", None)  # Python's own
+        assert environment.keys() == {"PATH", "TOKEN"}, "nothing else of the broker's"
+        return environment["TOKEN"]
+
+    async def test_each_kind_arrives(self, make: Make, tmp_path: Path) -> None:
+        (tmp_path / "token").write_text("one two\n")
+        assert await self.seen(make, Reference("file", str(tmp_path / "token"))) == "one two"
+        folder = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+        assert await self.seen(make, Reference("credential", "token"), **folder) == "one two"
+        assert await self.seen(make, Reference("environment", "OURS"), OURS="three") == "three"
+
+    async def test_a_changed_file_counts_at_the_next_start(self, make: Make, tmp_path: Path) -> None:
+        token = tmp_path / "token"
+        token.write_text("old")
+        servers = make({"s": AServer(env={"TOKEN": Reference("file", str(token))})})
+        assert '"TOKEN": "old"' in await ask(servers, "look", paths=[])
+        token.write_text("new")
+        servers.retire(lambda holder: True)
+        assert '"TOKEN": "new"' in await ask(servers, "look", paths=[])
+
+    @pytest.mark.parametrize(
+        ("reference", "content", "why"),
+        [
+            (Reference("environment", "ABSENT"), "", "the broker's environment has no ABSENT"),
+            (Reference("credential", "x"), "", "there are no systemd credentials: CREDENTIALS_DIRECTORY is not set"),
+            (Reference("file", "absent"), "", "absent can't be read: no such file or directory"),
+            (Reference("file", "token"), "", "what it refers to is empty"),
+            (Reference("file", "token"), "sec\nret", "what it refers to is not one line of text"),
+            (Reference("file", "token"), "s" * 70000, "token has more than 65536 bytes"),
+        ],
+    )
+    async def test_what_is_not_there_starts_nothing(
+        self, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: Reference, content: str, why: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "token").write_text(content)
+        servers: ToolServers = make({"s": AServer(env={"TOKEN": reference})}, environ={"PATH": "/bin"})
+        with pytest.raises(NotSent) as caught:
+            await servers.call(A, "s", "pid", b"{}", 30)
+        assert caught.value.what == f"s: TOKEN: {why}"
+        assert "sec" not in caught.value.what
