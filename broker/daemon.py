@@ -23,11 +23,13 @@ from broker.clocks import clock, steady
 from broker.config import Config, ToCommand, load
 from broker.doors.admin import AdminRoutes, Bundle, Watchers, health_route
 from broker.doors.agent import AgentDoor, Rates
+from broker.doors.authority import AuthorityRoutes
 from broker.doors.http import App
 from broker.doors.listen import Door, Limits, allow_descriptors
 from broker.doors.mcp import McpRoute
 from broker.doors.operator import Desk, DirectiveRoutes
 from broker.doors.socket import bind_operator_socket, bind_tcp
+from broker.doors.tools import ToolRoutes
 from broker.effects.channels import Channel, CommandChannel, InboxChannel
 from broker.effects.commands import environment_of
 from broker.effects.head_keeper import HeadKeeper
@@ -35,6 +37,7 @@ from broker.effects.notify import Notifier
 from broker.effects.outbox import Outbox, Ways
 from broker.effects.schedule import LoopScheduler
 from broker.errors import BrokerError, Fatal, Refused
+from broker.gateway import Gateway, fresh_name, gateway_of
 from broker.journal.disk import RealDisk
 from broker.journal.recovery import Recovered
 from broker.journal.state import StateFolder
@@ -50,6 +53,7 @@ from broker.trust.operator import OperatorTrust
 from broker.trust.tls import ServerCertificate, server_context
 from broker.turn import Notes, Turn
 from broker.upkeep import Upkeep, fetched, keeper_of
+from broker.wire.act_records import ActGranted, LeaseOpened
 from broker.wire.head import Head
 from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, Digest, Fingerprint, Instant
 from broker.wire.records import (
@@ -71,6 +75,7 @@ GRACE_S = 5.0
 _TIDY_EVERY = 10
 UNKNOWN_LOSS = 1_000_000  # records; generations go on beyond what so many may have given
 _OF_STANDING = (AgentRevoked, AgentFrozen, AgentEnrolled, AgentPaused, AgentResumed)
+_OF_REQUESTS = (ActGranted, LeaseOpened)
 log = logging.getLogger("lever.daemon")
 
 
@@ -145,6 +150,7 @@ class Broker:
     _certificate: ServerCertificate = field(init=False)
     _mcp: McpRoute | None = None
     _upkeep: Upkeep | None = None
+    _gateway: Gateway = field(init=False)
 
     async def start(self, disk: RealDisk, how: How = How(), kept: Head | None = None) -> None:
         """Everything up to both doors answering. Raises BrokerError."""
@@ -163,6 +169,8 @@ class Broker:
             log.warning("the clock is not behind the journal: nothing was to be accepted")
         if how.restored:
             await self._restore(kept)
+        self._gateway = gateway_of(self.config, self._turn, self._standing, self._inbox, self._spawn)
+        await self._gateway.settle()
         await self._note(BrokerStarted(version("lever-broker"), self.recovered.cut_bytes))
         if operator := self.config.operator:
             self._trust = OperatorTrust(
@@ -196,6 +204,8 @@ class Broker:
             await door.close(GRACE_S)
         if self._mcp:
             await self._mcp.close()
+        if hasattr(self, "_gateway"):
+            await self._gateway.stop()
         if hasattr(self, "_outbox"):
             await self._outbox.stop()
         self._inbox.close()
@@ -228,7 +238,7 @@ class Broker:
         self._outbox.hear(records)
         self._watchers.tell(records)
         changed = [r.fact.cn for r in records if isinstance(r.fact, _OF_STANDING)]
-        for cn in changed:
+        for cn in [*changed, *(r.fact.cn for r in records if isinstance(r.fact, _OF_REQUESTS))]:
             self._inbox.wake(cn)
         for fact in (r.fact for r in records if isinstance(r.fact, AgentFrozen)):
             words = {"agent": fact.cn, "generation": fact.generation, "hint": f"lever agent invite {fact.cn}"}
@@ -264,9 +274,9 @@ class Broker:
         """Which operator keys count now; what rests on one that no longer does is invalidated first."""
         if self._trust is None:
             return NOBODY
-        witnesses = {signer: self._witness(signer) for signer in self.book.by_signer}
-        standing = await self._trust.standing(clock(), witnesses)
-        if not standing.bad.isdisjoint(self.book.by_signer):
+        signers = self.book.signers()
+        standing = await self._trust.standing(clock(), {signer: self._witness(signer) for signer in signers})
+        if not standing.bad.isdisjoint(signers):
             await self._turn.take(partial(rules.uphold, standing=standing), clock())
         return standing
 
@@ -291,7 +301,7 @@ class Broker:
         ways = Ways(
             channels=channels,
             still_open=partial(rules.open_for_pointer, self.book),
-            paused=self.book.paused.__contains__,
+            paused=lambda cn: cn in self.book.paused or bool(self.book.ledger.stopped_at),
             take=lambda decide: self._turn.take(decide, clock()),
             scheduler=LoopScheduler(clock),
             chance=random.random,
@@ -325,11 +335,12 @@ class Broker:
                 enrol=_per(limits.enrol_per_minute, 60),
             ),
         )
-        self._mcp = McpRoute(door, version("lever-broker"))
+        tools = ToolRoutes(door, self._gateway)
+        self._mcp = McpRoute(door, tools, version("lever-broker"))
         await self._open(
             Door(
                 "agent",
-                App([*door.routes(), *self._mcp.routes()], names),
+                App([*door.routes(), *tools.routes(), *self._mcp.routes()], names),
                 sockets,
                 self._context,
                 Limits(
@@ -353,6 +364,7 @@ class Broker:
             routes += [
                 *DirectiveRoutes(desk, terms, self._outbox.first_attempt, self._diagnose).routes(),
                 *AdminRoutes(desk, Bundle(self.ca.pem, url, config.limits.ticket_s), self._watchers).routes(),
+                *AuthorityRoutes(desk, self._gateway, fresh_name).routes(),
             ]
         uids = {os.geteuid(), *(operator.uids if operator else ())}
         app = App(routes, ["operator", "localhost"], uids)
@@ -390,6 +402,7 @@ class Broker:
                     await self._turn.tidy(clock())
                 await self._notes.write(clock())
                 await self._turn.take(sweep, clock())
+                await self._gateway.lapse()
             except BrokerError:
                 continue
             except Exception:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from broker.wire import names, statement, strict_json, times
 from broker.wire.names import Cn, DirectiveId, Generation, Instance, Instant
-from broker.wire.statement import Action, BoundAction, Instruction, Statement, Target
+from broker.wire.statement import Action, Approval, BoundAction, Instruction, LeaseAction, Statement, Target
 from broker.wire.strict_json import Fields
 from broker.wire.times import SECOND
 from lever import show
@@ -120,7 +120,14 @@ def _review_action(action: Action) -> None:
         for line in action.text.split("\n"):
             show.say("    | " + line.replace("\\", "\\\\"))
         return
+    if isinstance(action, LeaseAction):
+        show.say(f"    reads of account {show.safe(action.account)}: {action.ops} at most, in {action.ttl_seconds} s")
+        return
     show.say(f"    {action.tool} {action.op}")
+    if isinstance(action, Approval):
+        for resource in action.resources:
+            show.json_text(f"    {json.dumps(resource, ensure_ascii=False)}")
+        return
     for line in json.dumps(action.args, indent=2, ensure_ascii=False, sort_keys=True).split("\n"):
         show.json_text("    " + line)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.config import policy_file
-from broker.config.reader import ConfigError, Problem
+from broker.config import policy_file, reader
+from broker.config.reader import ConfigError, Place, Problem
 from broker.errors import Malformed
 from broker.wire import catalogue, names
 from broker.wire.catalogue import PinnedTool
@@ -54,15 +55,10 @@ def load(path: Path) -> Expected:
     document = policy_file.read(path, HINT)
     notes = Notes()
     top = notes.fields(policy_file.json_value(document), (), ("policies", "cases"), ("catalogue",))
-    files = [
-        _file(notes, item, ("policies", number), path)
-        for number, item in enumerate(notes.items(top.get("policies", [""]), ("policies",), least=1))
-    ]
+    listed = {name: notes.items(top[name], (name,), least=1) for name in ("policies", "cases") if name in top}
+    files = [_file(notes, item, ("policies", at), path) for at, item in enumerate(listed.get("policies", []))]
     pins = _file(notes, top["catalogue"], ("catalogue",), path) if "catalogue" in top else None
-    cases = [
-        _case(notes, item, number, document.places.get(("cases", number), (0, 0))[0])
-        for number, item in enumerate(notes.items(top.get("cases", [None]), ("cases",), least=1))
-    ]
+    cases = [_case(notes, item, at, document.places) for at, item in enumerate(listed.get("cases", []))]
     if notes.problems or document.problems:
         raise policy_file.problems_of(path, document, notes.problems, HINT)
     layers = tuple(policy_file.load(file) for file in files)
@@ -79,15 +75,15 @@ def load_catalogue(path: Path) -> dict[str, PinnedTool]:
         raise ConfigError(str(path), [Problem(None, str(error))], 'it holds {"server": [definition, ...]}') from error
 
 
-def _file(notes: Notes, value: JsonValue, path: tuple[str | int, ...], beside: Path) -> Path:
+def _file(notes: Notes, value: JsonValue, path: reader.Path, beside: Path) -> Path:
     if isinstance(value, str) and value and "\0" not in value:
         return beside.parent / value
     notes.wrong(path, "a file, relative to this one", value)
     return beside
 
 
-def _case(notes: Notes, value: JsonValue, number: int, line: int) -> Case:
-    path = ("cases", number)
+def _case(notes: Notes, value: JsonValue, number: int, places: Mapping[reader.Path, Place]) -> Case:
+    path: reader.Path = ("cases", number)
     members = notes.fields(value, path, ("tool", "expect"), ("agent", "arguments"))
     tool, expect = members.get("tool", ""), members.get("expect", "act")
     if not isinstance(tool, str):
@@ -96,4 +92,4 @@ def _case(notes: Notes, value: JsonValue, number: int, line: int) -> Case:
         notes.wrong((*path, "expect"), f"one of {', '.join(REGIMES + REFUSALS)}", expect)
     agent = notes.taken(names.cn, members.get("agent", "any"), (*path, "agent"))
     arguments = notes.mapping(members.get("arguments", {}), (*path, "arguments"))
-    return Case(line, agent or Cn("any"), str(tool), arguments, str(expect))
+    return Case(places[path].line, agent or Cn("any"), str(tool), arguments, str(expect))

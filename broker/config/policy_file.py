@@ -66,8 +66,5 @@ def problems_of(path: Path, document: Document, found: Sequence[notes.Problem], 
 
 
 def _place(document: Document, problem: notes.Problem) -> reader.Place:
-    """Where this stands, or else what it stands in."""
-    places, path = (document.keys if problem.at_key else document.places), problem.path
-    while path and path not in places:
-        path = path[:-1]
-    return places.get(path, reader.Place(1, 1))
+    places = document.keys if problem.at_key else document.places
+    return places.get(problem.path, reader.Place(1, 1))

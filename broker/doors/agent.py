@@ -153,7 +153,8 @@ class AgentDoor:
             standing=await self.standing(),
             repeat_s=self.repeat_s,
         )
-        return answers.consumed(await self.turn.take(decide, self.clock()))
+        raw = await self.turn.take(decide, self.clock())
+        return answers.consumed(raw, enforced=id in self.turn.book.ledger.acts)
 
     async def checked(self, caller: Caller, id: str) -> bytes:
         """The answer to a check. Raises Refused."""

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.doors.agent import AgentDoor
 from broker.doors.http import Request, Response, Route
+from broker.doors.tools import ToolRoutes
 from broker.errors import Refused
 from broker.rules import identity
 from broker.wire import strict_json
+from broker.wire.strict_json import JsonValue
 
 if TYPE_CHECKING:
     from broker.wire.caller import Caller
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 65536
 CALLER = "lever.caller"
 REQUEST = "lever.request"
+MESSAGE = "lever.message"
 
 
 class Manager(Protocol):
@@ -37,6 +40,7 @@ class McpRoute:
     """One route, and the SDK behind it once somebody has called."""
 
     door: AgentDoor
+    tools: ToolRoutes
     version: str
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _manager: Manager | None = None
@@ -57,15 +61,15 @@ class McpRoute:
         if why := identity.stale(self.door.turn.book, caller):
             raise Refused(why)
         await self.door.limit("mcp", caller)
-        strict_json.parse(request.body, "body", max_bytes=MAX_BODY_BYTES)
+        message = strict_json.parse(request.body, "body", max_bytes=MAX_BODY_BYTES)
         manager = self._manager or await self._load()
-        return await _bridged(manager, request, caller)
+        return await _bridged(manager, request, caller, message)
 
     async def _load(self) -> Manager:
         async with self._loading:
             if self._manager is None:
                 sdk = await asyncio.to_thread(importlib.import_module, "broker.doors.mcp_server")
-                manager: Manager = sdk.manager(self.door, self.version)
+                manager: Manager = sdk.manager(self.door, self.tools, self.version)
                 ready = asyncio.Event()
                 self._running = asyncio.create_task(_run(manager, ready))
                 await ready.wait()
@@ -89,8 +93,8 @@ def _headers(request: Request) -> list[tuple[bytes, bytes]]:
     return [*told, (b"accept", b"application/json, text/event-stream")]
 
 
-async def _bridged(manager: Manager, request: Request, caller: Caller) -> Response:
-    """One request through the SDK's application, its answer gathered whole."""
+async def _bridged(manager: Manager, request: Request, caller: Caller, message: JsonValue) -> Response:
+    """One request through the SDK's application, its answer gathered whole. message: its body, strictly read."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -107,6 +111,7 @@ async def _bridged(manager: Manager, request: Request, caller: Caller) -> Respon
         "state": {},
         CALLER: caller,
         REQUEST: request,
+        MESSAGE: message,
     }
     taken = asyncio.Event()
     status, kind, pieces = 500, "application/json", list[bytes]()

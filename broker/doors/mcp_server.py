@@ -12,14 +12,17 @@ from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, Pa
 
 from broker.doors.agent import AgentDoor
 from broker.doors.http import Request
-from broker.doors.mcp import CALLER, MAX_BODY_BYTES, REQUEST
+from broker.doors.mcp import CALLER, MAX_BODY_BYTES, MESSAGE, REQUEST
+from broker.doors.tools import ToolRoutes
 from broker.errors import BrokerError, Malformed, Reason, Refused
+from broker.wire import bodies, names
 from broker.wire import directive_tools as tools
-from broker.wire import names
 from broker.wire.caller import Caller
 from broker.wire.names import Instant
 
 ATTEMPT = "lever.dev/attempt"
+CALL_ID = "lever.dev/call_id"
+WAIT_S = "lever.dev/wait_s"
 _SAID = {
     Reason.RATE_LIMITED: "too many calls: wait a minute",
     Reason.CLOCK_BEHIND: "the broker's clock is behind its journal: nothing is decided until the operator mends it",
@@ -27,17 +30,20 @@ _SAID = {
 Context = ServerRequestContext[Any, Any]
 
 
-def manager(door: AgentDoor, version: str) -> StreamableHTTPSessionManager:
+def manager(door: AgentDoor, brokered: ToolRoutes, version: str) -> StreamableHTTPSessionManager:
     """Stateless, answers in JSON; Host and Origin are judged by the door already."""
-    listed = ListToolsResult(tools=[Tool.model_validate(tool) for tool in tools.TOOLS])
 
     async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return listed
+        assert context.request is not None
+        listed = [*tools.TOOLS, *brokered.gateway.tools(context.request.scope[CALLER])]
+        return ListToolsResult(tools=[Tool.model_validate(tool) for tool in listed])
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
         assert context.request is not None
         scope = context.request.scope
         try:
+            if params.name not in tools.NAMES:
+                return await _brokered(brokered, params.name, scope, context)
             call = tools.parse(params.name, params.arguments or {})
             raw = await _answer(door, call, scope[REQUEST], scope[CALLER], _attempt(context))
         except Malformed as error:
@@ -61,6 +67,20 @@ def manager(door: AgentDoor, version: str) -> StreamableHTTPSessionManager:
     return StreamableHTTPSessionManager(
         server, json_response=True, stateless=True, max_request_body_size=MAX_BODY_BYTES
     )
+
+
+async def _brokered(brokered: ToolRoutes, name: str, scope: Any, context: Context) -> CallToolResult:
+    """A tool behind the gateway. Its arguments are those that the door has read, not what the SDK made of them."""
+    await brokered.door.limit("call", scope[CALLER])
+    meta = context.meta or {}
+    call_id, wait_s = meta.get(CALL_ID, ""), meta.get(WAIT_S, 0)
+    if type(wait_s) is not int or not 0 <= wait_s <= bodies.MAX_CALL_WAIT_S:
+        raise Malformed(WAIT_S, f"expected a whole number from 0 to {bodies.MAX_CALL_WAIT_S}")
+    arguments = scope[MESSAGE]["params"].get("arguments", {})
+    result = await brokered.called(
+        scope[CALLER], name, arguments, names.attempt(call_id, CALL_ID) if call_id else "", float(wait_s)
+    )
+    return CallToolResult.model_validate(result)
 
 
 async def _answer(door: AgentDoor, call: tools.Call, request: Request, caller: Caller, attempt: str) -> bytes:

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any, Protocol
 
 from broker.doors.http import Handler, Request, Response, Route
 from broker.errors import BrokerError, Fatal, Malformed, Reason, Refused, Unavailable, Untrusted
 from broker.rules import admin, listing
 from broker.rules import admit as rules
+from broker.rules.authority import consent
 from broker.rules.decision import Request as Asked
 from broker.turn import Turn
 from broker.wire import answers, bodies, envelope, names, statement
@@ -49,6 +51,15 @@ class Desk:
         pair = bodies.signed_pair(request.body, "envelope")
         verified = await self.verify(pair.raw, pair.signature, names.NAMESPACE_ADMIN, self.clock())
         return admin.Order(op, verified, envelope.parse(verified), asked(request, op))
+
+    async def attached(self, request: Request, op: str, max_bytes: int) -> tuple[admin.Order, bytes]:
+        """The same with what is attached, which the envelope names by its SHA-256; empty where it names none."""
+        pair, attached = bodies.attached_pair(request.body, max_bytes)
+        verified = await self.verify(pair.raw, pair.signature, names.NAMESPACE_ADMIN, self.clock())
+        order = admin.Order(op, verified, envelope.parse(verified), asked(request, op))
+        if order.envelope.params.get("digest", "") != (sha256(attached).hexdigest() if attached else ""):
+            raise Malformed("attachment", "is not what params.digest says")
+        return order, attached
 
     async def note(self, request: Request, op: str, reason: Reason) -> None:
         """Journal a refusal that no rule made."""
@@ -108,6 +119,8 @@ class DirectiveRoutes:
     async def _send(self, request: Request) -> Response:
         verified = await self._statement(request)
         value = statement.parse(verified)
+        if isinstance(value.action, statement.Approval | statement.LeaseAction):
+            return await self._grant(request, verified, value)
         decide = partial(
             rules.admit,
             request=asked(request, "send", value.directive_id),
@@ -126,8 +139,18 @@ class DirectiveRoutes:
         if admitted.scheduled:
             body["scheduled"] = True
         if isinstance(value.action, statement.BoundAction):
-            body["enforced"] = False
+            action = value.action
+            brokered = self.desk.turn.book.ledger.tool(action.tool, action.op) is not None
+            body["enforced"] = brokered and action.kind == "tool_call"
         return answer(200, body)
+
+    async def _grant(self, request: Request, verified: VerifiedBytes, value: statement.Statement) -> Response:
+        """The answer to a request, or a lease: in force at once."""
+        about = asked(request, "grant", value.directive_id)
+        decide = partial(consent.grant, request=about, verified=verified, statement=value, terms=self.terms)
+        granted = await self.desk.turn.take(decide, self.desk.clock())
+        log.info("granted", extra={"id": granted.id, "agent": granted.cn, "key": verified.fingerprint})
+        return answer(200, {"id": granted.id, "granted": True, "request_id": granted.request or None})
 
     async def _resolve(self, request: Request) -> Response:
         cn = names.cn(request.query.get("agent"), "agent")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.errors import Reason
+from broker.rules.authority.judgement import Deny
+from broker.rules.authority.signed_call import signed_call
 from broker.rules.book import LEEWAY_S, Book
 from broker.rules.decision import Decision, Request
 from broker.rules.entries import Enrolment
@@ -41,10 +43,11 @@ def admit(
     book: Book, now: Instant, *, request: Request, verified: VerifiedBytes, statement: Statement, terms: Terms
 ) -> Decision[Admitted]:
     """Store the statement as an active directive, or refuse and say why."""
-    flaw = flaw_of(statement, now, terms) or _target_flaw(book, statement, terms)
-    if flaw:
+    if flaw := flaws_of(book, now, statement, terms):
         return request.refuse(*flaw)
     action = statement.action
+    if denied := _denied(book, statement):
+        return request.refuse(*denied)
     tool, op = (action.tool, action.op) if isinstance(action, BoundAction) else ("", "")
     fact = DirectiveAdmitted(
         id=statement.directive_id,
@@ -65,6 +68,15 @@ def admit(
     return Decision((Draft(fact, (verified.raw, verified.signature)),), answer)
 
 
+def _denied(book: Book, statement: Statement) -> Flaw | None:
+    """A call that the policy denies to its target is refused here: a signature never makes it callable."""
+    judgement = signed_call(book, statement)
+    if judgement is None or not isinstance(judgement.decision, Deny):
+        return None
+    deny, cn = judgement.decision, statement.target.cn
+    return Reason(deny.code), f"{cn} could not make this call: {deny.reason}", f"lever policy explain {cn}"
+
+
 def selftest(
     book: Book, now: Instant, *, request: Request, verified: VerifiedBytes, statement: Statement, terms: Terms
 ) -> Decision[None]:
@@ -74,12 +86,19 @@ def selftest(
     return Decision((Draft(SelftestPassed(verified.fingerprint)),))
 
 
-def flaw_of(statement: Statement, now: Instant, terms: Terms) -> Flaw | None:
-    """What is wrong with the statement itself: reason, detail, hint."""
+def flaws_of(book: Book, now: Instant, statement: Statement, terms: Terms) -> Flaw | None:
+    """What is wrong with the statement, or with whom it is for."""
+    action = statement.action
+    brokered = isinstance(action, BoundAction) and book.ledger.tool(action.tool, action.op) is not None
+    return flaw_of(statement, now, terms, brokered=brokered) or _target_flaw(book, statement, terms)
+
+
+def flaw_of(statement: Statement, now: Instant, terms: Terms, *, brokered: bool = False) -> Flaw | None:
+    """What is wrong with the statement itself: reason, detail, hint. brokered: its tool is behind the gateway."""
     if statement.target.cn == SELFTEST:
         return Reason.RESERVED_NAME, "the name selftest is reserved", "lever directive selftest"
     action = statement.action
-    if isinstance(action, BoundAction) and not terms.declares(action.tool, action.op):
+    if isinstance(action, BoundAction) and not brokered and not terms.declares(action.tool, action.op):
         return (
             Reason.TOOL_UNDECLARED,
             f"{action.tool}.{action.op} is neither brokered nor declared",
@@ -126,7 +145,8 @@ def _target_flaw(book: Book, statement: Statement, terms: Terms) -> Flaw | None:
             f"signed for generation {generation}, {cn} is at {agent.generation}",
             f"sign it anew: lever directive send {cn}",
         )
-    if statement.directive_id in book.directives or statement.directive_id in book.tombstones:
+    id = statement.directive_id
+    if id in book.directives or id in book.tombstones or id in book.ledger.acts or id in book.ledger.leases:
         return Reason.ID_SEEN, "this directive id was used before", "sign it anew with another id"
     if len(book.by_agent.get(cn, ())) >= terms.max_active_per_agent:
         return Reason.TOO_MANY_ACTIVE, f"{cn} has {terms.max_active_per_agent} active", "lever directive list"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from broker.errors import Reason
+from broker.rules.authority.entries import Signed
+from broker.rules.authority.ledger import Ledger
 from broker.rules.entries import Agent, Directive, Enrolment, PointerState, Renewal, Repeat, Report, Ticket, Tombstone
 from broker.rules.lifecycle import Event, State, after
 from broker.wire import records as r
@@ -66,6 +68,7 @@ class Book:
         self.envelopes: dict[Digest, Instant] = {}
         self.by_agent: dict[Cn, dict[DirectiveId, None]] = {}
         self.by_signer: dict[Digest, dict[DirectiveId, None]] = {}  # active or held to be repeated
+        self.ledger = Ledger()
         self.payloads_until: dict[int, Instant] = {}  # by payload segment: when the last thing in it ends
         self.payloads_dropped = 0
         self.last_seen: dict[Cn, Instant] = {}  # told by the door, not by the journal: shown, never decided on
@@ -99,13 +102,14 @@ class Book:
                     self._end(DirectiveId(word), Event.EXPIRE, Reason.EXPIRED, record.at)
             case r.AgentInvited() as fact:
                 self._void_tickets(fact.cn)
-                self.tickets[fact.ticket_digest] = Ticket(fact.cn, fact.expires_at)
+                self.tickets[fact.ticket_digest] = Ticket(fact.cn, fact.expires_at, fact.tenant, fact.project)
             case r.AgentEnrolled() as fact:
                 self._enrol(fact, record, payloads or (b"",))
             case r.CertificateRenewed() as fact:
                 self._renew(fact, record, payloads or (b"",))
             case r.AgentFrozen() as fact:
                 self.agents[fact.cn].state = Enrolment.FROZEN
+                self.ledger.shut(fact.cn, record.at)
             case r.AgentRevoked() as fact:
                 self._revoke_agent(fact.cn, record.at)
             case r.AgentPaused() as fact:
@@ -127,15 +131,9 @@ class Book:
                 self._pointed(fact, record.at)
             case r.PointerFailed() as fact:
                 self._not_pointed(fact)
-            case (
-                r.InstanceCreated()
-                | r.BrokerStarted()
-                | r.BrokerStopped()
-                | r.ConsumeRepeated()
-                | r.SelftestPassed()
-                | r.RequestRefused()
-            ):
+            case _:  # of the ledger, or of nobody
                 pass
+        self.ledger.apply(record, payloads)
 
     def fill(self, read: Callable[[r.PayloadRef], bytes]) -> None:
         """After recovery: bring the exact bytes of all that is alive. `read` raises Fatal for missing bytes."""
@@ -146,6 +144,7 @@ class Book:
             report.note = read(report.refs[0]).decode() if self._kept(report.refs) else ""
         for renewal in self._renewals():
             renewal.certificate = read(renewal.refs[0]) if self._kept(renewal.refs) else b""
+        self.ledger.fill(read, self._kept)
 
     def forget(self, now: Instant, seq: int) -> None:
         """Once a minute, drop from memory what no decision can need any more. The journal keeps all of it.
@@ -170,6 +169,7 @@ class Book:
         _drop(self.envelopes, lambda until: until < now)
         self._drop_repeats([id for id, repeat in self.repeats.items() if repeat.until_at <= now])
         _drop(self.tickets, lambda ticket: max(ticket.expires_at, ticket.answer_until_at) <= now)
+        self.ledger.forget(now)
         for agent in self.agents.values():
             _drop(agent.lineage, lambda renewal: renewal.until_at <= now)
 
@@ -179,8 +179,14 @@ class Book:
         ids = (id for minute in minutes for id in self._by_minute[minute])
         return tuple(id for id in dict.fromkeys(ids) if id in self.directives and self.directives[id].expires_at <= now)
 
-    def signed_by(self, signer: Digest) -> Directive:
-        """Something that this signer of `by_signer` signed, with its exact bytes."""
+    def signers(self) -> set[Digest]:
+        """Whose signatures something rests on that may still be acted on."""
+        return {*self.by_signer, *(signed.signer_digest for signed in self.ledger.signed())}
+
+    def signed_by(self, signer: Digest) -> Directive | Signed:
+        """Something that one of `signers` signed, with its exact bytes."""
+        if signer not in self.by_signer:
+            return next(signed for signed in self.ledger.signed() if signed.signer_digest == signer)
         id = next(iter(self.by_signer[signer]))
         return self.directives[id] if id in self.directives else self.repeats[id].directive
 
@@ -297,9 +303,13 @@ class Book:
 
     def _enrol(self, fact: r.AgentEnrolled, record: r.Record, payloads: tuple[bytes, ...]) -> None:
         self._end_all(fact.cn, Reason.GENERATION_STALE, record.at)
-        self.agents[fact.cn] = Agent(fact.cn, fact.generation, Enrolment.ENROLLED, fact.not_after_at)
+        self.ledger.shut(fact.cn, record.at)
+        ticket = self.tickets[fact.ticket_digest]
+        agent = Agent(fact.cn, fact.generation, Enrolment.ENROLLED, fact.not_after_at)
+        agent.tenant, agent.project = ticket.tenant, ticket.project
+        self.agents[fact.cn] = agent
         until = Instant(record.at + LOST_REPLY_S * SECOND)
-        self.tickets[fact.ticket_digest].answer = Renewal(fact.csr_key_digest, until, record.payloads, payloads[0])
+        ticket.answer = Renewal(fact.csr_key_digest, until, record.payloads, payloads[0])
 
     def _renew(self, fact: r.CertificateRenewed, record: r.Record, payloads: tuple[bytes, ...]) -> None:
         agent = self.agents.setdefault(fact.cn, Agent(fact.cn, fact.generation, Enrolment.ENROLLED, fact.not_after_at))
@@ -310,6 +320,7 @@ class Book:
 
     def _revoke_agent(self, cn: Cn, at: Instant) -> None:
         self._void_tickets(cn)
+        self.ledger.shut(cn, at)
         self._end_all(cn, Reason.AGENT_REVOKED, at)
         if cn in self.agents:
             self.agents[cn].state = Enrolment.REVOKED

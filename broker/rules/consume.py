@@ -10,12 +10,17 @@ from typing import Any, NamedTuple
 
 from broker.errors import Reason
 from broker.rules import identity
+from broker.rules.authority import consent
+from broker.rules.authority.judgement import Deny
+from broker.rules.authority.passage import resources_of
+from broker.rules.authority.signed_call import signed_call
 from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
 from broker.rules.entries import Directive, Repeat, Tombstone
 from broker.rules.lifecycle import ENDED, State
 from broker.rules.window import shut
-from broker.wire import names
+from broker.wire import names, statement
+from broker.wire.act_records import ActGranted
 from broker.wire.caller import Caller
 from broker.wire.names import Cn, DirectiveId, Generation, Instant
 from broker.wire.records import ConsumeRepeated, DirectiveConsumed, DirectiveInvalidated, DirectiveReported, Draft
@@ -64,7 +69,7 @@ def consume(
     if found.id and found.repeat and _repeats(found.repeat, caller, attempt, found.live, now, standing):
         again = ConsumeRepeated(found.id, caller.cn, attempt)
         return Decision((Draft(again),), found.repeat.directive.statement)
-    reason = _why_not(found, caller, now)
+    reason = _why_not(found, caller, now) or (Reason.EMERGENCY_STOP if book.ledger.stopped_at else None)
     directive = found.directive
     if reason is None and directive and directive.signer_digest not in standing.good:
         reason = Reason.SIGNERS_UNAVAILABLE
@@ -72,7 +77,21 @@ def consume(
         return _miss(caller, "consume", found, reason or Reason.UNKNOWN_ID)
     until = min(directive.expires_at, now + repeat_s * SECOND) if attempt else 0
     fact = DirectiveConsumed(directive.id, caller.cn, caller.generation, caller.key_digest, attempt, Instant(until))
-    return Decision((Draft(fact),), directive.statement)
+    return Decision((Draft(fact), *_held(book, directive)), directive.statement)
+
+
+def _held(book: Book, directive: Directive) -> tuple[Draft, ...]:
+    """A tool_call for a tool behind the gateway becomes an act, for exactly this agent, tool and arguments."""
+    tool = book.ledger.tool(directive.tool, directive.op) if directive.kind == "tool_call" else None
+    judgement = signed_call(book, statement.read(directive.statement)) if tool else None
+    if tool is None or judgement is None or judgement.frozen is None or isinstance(judgement.decision, Deny):
+        return ()
+    fact = ActGranted(
+        directive.id, "", directive.cn, directive.generation, tool.qualified, judgement.account or "",
+        resources_of(judgement), judgement.frozen.digest, tool.digest, directive.not_before_at, directive.expires_at,
+        directive.fingerprint, directive.signer_digest, directive.allowed_digest,
+    )  # fmt: skip
+    return (Draft(fact, (directive.statement, directive.signature)),)
 
 
 def check(book: Book, now: Instant, *, caller: Caller, raw_id: str) -> Decision[str]:
@@ -128,7 +147,8 @@ def uphold(book: Book, now: Instant, *, standing: Standing) -> Decision[None]:
     """Invalidate what was signed with a key that ssh-keygen no longer accepts."""
     signed = (id for signer in standing.bad for id in book.by_signer.get(signer, ()) if id in book.directives)
     ids = [id for id in signed if book.directives[id].expires_at > now]
-    return Decision(tuple(Draft(DirectiveInvalidated(id, Reason.KEY_NOT_STANDING)) for id in ids))
+    invalid = (Draft(DirectiveInvalidated(id, Reason.KEY_NOT_STANDING)) for id in ids)
+    return Decision((*invalid, *consent.cancel(book, now, standing=standing)))
 
 
 def _find(book: Book, caller: Caller, raw_id: str) -> _Found:

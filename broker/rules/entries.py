@@ -152,6 +152,8 @@ class Agent:
     state: Enrolment
     not_after_at: Instant
     renewals: int = 0
+    tenant: str = ""
+    project: str = ""
     lineage: dict[Digest, Renewal] = field(default_factory=dict)
 
 
@@ -161,6 +163,8 @@ class Ticket:
 
     cn: Cn
     expires_at: Instant
+    tenant: str = ""
+    project: str = ""
     answer: Renewal | None = None
 
     @property

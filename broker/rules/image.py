@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from broker.rules.authority import ledger_image
+from broker.rules.authority.ledger_image import LedgerImage
 from broker.rules.book import Book
 from broker.rules.entries import Agent, Directive, Renewal, Repeat, Report, Ticket, Tombstone, TombstoneRow
 from broker.wire.names import Cn, Digest, DirectiveId, Generation, Instance, Instant
@@ -29,6 +31,7 @@ class Image:
     envelopes: dict[Digest, Instant]
     payloads_until: dict[int, Instant]
     payloads_dropped: int
+    ledger: LedgerImage
 
 
 def of(book: Book) -> Image:
@@ -50,6 +53,7 @@ def of(book: Book) -> Image:
         envelopes=dict(book.envelopes),
         payloads_until=dict(book.payloads_until),
         payloads_dropped=book.payloads_dropped,
+        ledger=ledger_image.of(book.ledger),
     )
 
 
@@ -61,6 +65,7 @@ def book(instance: Instance, image: Image) -> Book:
     made.agents = {agent.cn: agent for agent in image.agents}
     made.paused = set(image.paused)
     made.generation_base, made.restored_at = image.generation_base, image.restored_at
+    made.ledger = ledger_image.ledger(image.ledger)
     made.tickets = dict(image.tickets)
     made.reports = dict(image.reports)
     made.envelopes = dict(image.envelopes)

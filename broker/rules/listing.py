@@ -16,8 +16,11 @@ Row = dict[str, Any]
 
 def directives(book: Book, now: Instant, *, id: str = "", state: str = "") -> list[Row]:
     """Finished directives, then the live ones; times as RFC 3339; null for what has not happened."""
-    rows: Iterator[Row] = (row for row in _all(book, now, id) if not state or row["state"] == state)
-    return list(rows)
+    rows = [row for row in _all(book, now, id) if not state or row["state"] == state]
+    for row in rows:
+        if row["kind"] == "tool_call":
+            row["enforced"] = book.ledger.tool(row["tool"], row["op"]) is not None
+    return rows
 
 
 def agents(book: Book, now: Instant, *, cn: str = "") -> list[Row]:

@@ -19,18 +19,18 @@ def encode(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-def consumed(admitted: bytes) -> bytes:
+def consumed(admitted: bytes, *, enforced: bool = False) -> bytes:
     """What a consume gives: the signed action as it was signed, or an instruction's text with its note.
 
     admitted: a statement's bytes, read strictly when they were admitted, so that a plain read is enough here.
-    `enforced: false` says that nothing outside the agent holds it to a bound action yet.
+    enforced: the gateway holds the agent to this call; otherwise nothing outside the agent does.
     """
     statement = json.loads(admitted)
     action = statement["action"]
     head = {"id": statement["directive_id"], "kind": action["kind"]}
     if action["kind"] == "instruction":
         return encode(head | {"advisory_text": action["text"], "note": ADVISORY_NOTE})
-    return encode(head | {"action": {"args": {}, **action}, "enforced": False})
+    return encode(head | {"action": {"args": {}, **action}, "enforced": enforced})
 
 
 def checked(id: str, state: str) -> bytes:

@@ -9,13 +9,15 @@ from typing import Literal
 
 from broker.errors import Malformed
 from broker.wire import names, sshsig, strict_json
-from broker.wire.strict_json import Fields
+from broker.wire.strict_json import Fields, JsonValue
 
 PAIR_MAX_BYTES = 131072
 """A signed pair: 64 KiB of statement and 16 KiB of signature, both as base64, and what stands around them."""
 ID_BODY_MAX_BYTES = 4096
 CSR_BODY_MAX_BYTES = 32768
 REPORT_BODY_MAX_BYTES = 8192
+CALL_BODY_MAX_BYTES = 131072
+MAX_CALL_WAIT_S = 30
 MAX_ID_CHARS = 256
 MAX_NOTE_BYTES = 1024
 OUTCOMES = ("done", "failed", "declined")
@@ -27,6 +29,12 @@ _ATTEMPT = frozenset(("attempt",))
 _REPORT = frozenset(("id", "outcome"))
 _NOTE = frozenset(("note",))
 _CSR = frozenset(("csr",))
+_ATTACHED = frozenset(("envelope", "signature"))
+_ATTACHMENT = frozenset(("attachment",))
+_RUN = frozenset(("run",))
+_FIGURES = frozenset(("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "cost_micro"))
+_CALL = frozenset(("name", "arguments"))
+_CALL_OPTIONAL = frozenset(("call_id", "wait_s"))
 _ENROL = frozenset(("ticket", "csr"))
 
 
@@ -56,6 +64,26 @@ class ReportBody:
 
 
 @dataclass(frozen=True, slots=True)
+class CallBody:
+    """name: `server__tool`; arguments: any JSON, judged later; call_id: the client's name for the call, or empty."""
+
+    name: str
+    arguments: JsonValue
+    call_id: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class UsageBody:
+    """What a run used since the last figures. cost_micro: 10,000 to the cent."""
+
+    run: str
+    input_tokens: int
+    output_tokens: int
+    cost_micro: int
+
+
+@dataclass(frozen=True, slots=True)
 class EnrolBody:
     """ticket: the text of the bundle; csr: PEM text, not looked into."""
 
@@ -70,6 +98,36 @@ def signed_pair(raw: bytes, field: Literal["statement", "envelope"]) -> SignedPa
         _base64(fields.text(field), field, strict_json.MAX_BYTES),
         _base64(fields.text("signature"), "signature", sshsig.MAX_BYTES),
     )
+
+
+def attached_pair(raw: bytes, max_bytes: int) -> tuple[SignedPair, bytes]:
+    """A signed envelope, and what is attached to it under "attachment"; empty for nothing. Raises Malformed."""
+    whole = strict_json.parse(raw, "body", max_bytes=PAIR_MAX_BYTES + max_bytes * 2)
+    fields = Fields(whole, "body", _ATTACHED, _ATTACHMENT)
+    pair = SignedPair(
+        _base64(fields.text("envelope"), "envelope", strict_json.MAX_BYTES),
+        _base64(fields.text("signature"), "signature", sshsig.MAX_BYTES),
+    )
+    attached = _base64(fields.text("attachment"), "attachment", max_bytes) if "attachment" in fields else b""
+    return pair, attached
+
+
+def usage_body(raw: bytes) -> UsageBody:
+    """{"run"}, figures by the names of the OpenTelemetry GenAI conventions, and `cost_micro`. Raises Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=ID_BODY_MAX_BYTES), "body", _RUN, _FIGURES)
+    return UsageBody(
+        names.directive_id(fields.value("run"), "run"),
+        _count(fields, "gen_ai.usage.input_tokens"),
+        _count(fields, "gen_ai.usage.output_tokens"),
+        _count(fields, "cost_micro"),
+    )
+
+
+def _count(fields: Fields, name: str) -> int:
+    value = fields.value(name) if name in fields else 0
+    if type(value) is not int or value < 0:
+        raise Malformed(fields.path(name), "expected a whole number from 0 up")
+    return value
 
 
 def consume_body(raw: bytes) -> ConsumeBody:
@@ -95,6 +153,16 @@ def report_body(raw: bytes) -> ReportBody:
     if len(note.encode()) > MAX_NOTE_BYTES:
         raise Malformed(fields.path("note"), f"expected at most {MAX_NOTE_BYTES} bytes")
     return ReportBody(_text(fields, "id", 0, MAX_ID_CHARS), outcome, note)
+
+
+def call_body(raw: bytes) -> CallBody:
+    """{"name", "arguments"} with an optional "call_id" and "wait_s" (whole seconds, 30 at most). Raises Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=CALL_BODY_MAX_BYTES), "body", _CALL, _CALL_OPTIONAL)
+    call_id = names.attempt(fields.value("call_id"), "call_id") if "call_id" in fields else ""
+    wait_s = fields.value("wait_s") if "wait_s" in fields else 0
+    if type(wait_s) is not int or not 0 <= wait_s <= MAX_CALL_WAIT_S:
+        raise Malformed("wait_s", f"expected a whole number from 0 to {MAX_CALL_WAIT_S}")
+    return CallBody(_text(fields, "name", 1, MAX_ID_CHARS), fields.value("arguments"), call_id, float(wait_s))
 
 
 def enrol_body(raw: bytes) -> EnrolBody:

@@ -117,6 +117,9 @@ TOOLS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
+NAMES: Final = tuple(tool["name"] for tool in TOOLS)
+
+
 @dataclass(frozen=True, slots=True)
 class Consume:
     """id: as the caller wrote it, in any alphabet."""

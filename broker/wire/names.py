@@ -24,6 +24,7 @@ SELFTEST = Cn("selftest")
 
 _CN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HEX = re.compile(r"[0-9a-f]{64}")
 _TOOL = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 
 
@@ -68,6 +69,13 @@ def generation(raw: object, where: str = "generation") -> Generation:
     if type(raw) is not int or raw < 1:
         raise Malformed(where, "expected a whole number from 1 up")
     return Generation(raw)
+
+
+def digest(raw: object, where: str) -> Digest:
+    """A SHA-256 as 64 of `0-9 a-f`. Raises Malformed."""
+    if not isinstance(raw, str) or not _HEX.fullmatch(raw):
+        raise Malformed(where, "expected a SHA-256 as 64 of 0-9 a-f")
+    return Digest(bytes.fromhex(raw))
 
 
 def principal(name: Instance) -> str:

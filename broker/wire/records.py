@@ -4,6 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.wire.act_records import (
+    ActEnded,
+    ActGranted,
+    AllStopped,
+    CallClaimed,
+    CallEnded,
+    LeaseClosed,
+    LeaseOpened,
+    OutcomeNoted,
+    PolicyApplied,
+    RequestDenied,
+    RequestEnded,
+    RequestOpened,
+    RunStarted,
+    RunStopped,
+    StopLifted,
+    ToolChanged,
+    ToolsAccepted,
+    UsageReported,
+)
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
 
 NEVER = Instant(0)
@@ -77,12 +97,17 @@ class EnvelopeAccepted:
 
 @dataclass(frozen=True, slots=True)
 class AgentInvited:
-    """A single-use ticket for one agent name. The ticket itself is known to its holder alone."""
+    """A single-use ticket for one agent name. The ticket itself is known to its holder alone.
+
+    tenant, project: the layers of policy that the agent stands under beside its own; empty for none.
+    """
 
     cn: Cn
     ticket_digest: Digest
     expires_at: Instant
     fingerprint: Fingerprint
+    tenant: str = ""
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +325,24 @@ Fact = (
     | PointerFailed
     | SelftestPassed
     | RequestRefused
+    | PolicyApplied
+    | ToolsAccepted
+    | ToolChanged
+    | RunStarted
+    | RunStopped
+    | RequestOpened
+    | RequestDenied
+    | RequestEnded
+    | ActGranted
+    | ActEnded
+    | LeaseOpened
+    | LeaseClosed
+    | CallClaimed
+    | CallEnded
+    | OutcomeNoted
+    | UsageReported
+    | AllStopped
+    | StopLifted
 )
 
 

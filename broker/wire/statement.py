@@ -23,6 +23,14 @@ _FIELDS = frozenset(
 _TARGET_FIELDS = frozenset(("cn", "generation"))
 _BOUND_FIELDS = frozenset(("kind", "tool", "op", "arg_binding", "uses"))
 _BOUND_OPTIONAL = frozenset(("args",))
+_APPROVAL_FIELDS = frozenset(
+    ("kind", "tool", "op", "arg_binding", "uses", "request_id", "account", "resources", "args_digest", "tool_digest")
+)
+_LEASE_FIELDS = frozenset(("kind", "account", "ttl_seconds", "ops"))
+_LEASE_OPTIONAL = frozenset(("request_id",))
+MAX_LEASE_SECONDS = 300
+MAX_LEASE_OPS = 100
+MAX_ACCOUNT_CHARS = 128
 _INSTRUCTION_FIELDS = frozenset(("kind", "text"))
 
 
@@ -56,7 +64,40 @@ class Instruction:
         return "instruction"
 
 
-Action: TypeAlias = BoundAction | Instruction
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The answer to a request: exactly the call that waits. tool, op: the server and its tool; digests: SHA-256."""
+
+    request_id: str
+    tool: str
+    op: str
+    account: str
+    resources: tuple[str, ...]
+    args_digest: Digest
+    tool_digest: Digest
+
+    @property
+    def kind(self) -> Literal["approval"]:
+        """Its name in the statement."""
+        return "approval"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAction:
+    """Reads of one account: ops of them at most, within ttl_seconds of the first. request_id: empty for none."""
+
+    account: str
+    ttl_seconds: int
+    ops: int
+    request_id: str = ""
+
+    @property
+    def kind(self) -> Literal["lease"]:
+        """Its name in the statement."""
+        return "lease"
+
+
+Action: TypeAlias = BoundAction | Instruction | Approval | LeaseAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +162,15 @@ def _action(members: JsonObject) -> Action:
         case "tool_call":
             return _bound("tool_call", members)
         case "approval":
-            return _bound("approval", members)
+            return _approval(members) if "request_id" in members else _bound("approval", members)
         case "instruction":
             return _instruction(members)
         case "lease":
-            raise Malformed("action.kind", "lease is not supported yet: send a tool_call for each operation")
+            return _lease(members)
         case None if "kind" not in members:
             raise Malformed("action.kind", "missing")
         case _:
-            raise Malformed("action.kind", "expected tool_call, approval or instruction")
+            raise Malformed("action.kind", "expected tool_call, approval, lease or instruction")
 
 
 def _bound(kind: Literal["tool_call", "approval"], members: JsonObject) -> BoundAction:
@@ -145,6 +186,47 @@ def _bound(kind: Literal["tool_call", "approval"], members: JsonObject) -> Bound
     )
 
 
+def _approval(members: JsonObject) -> Approval:
+    fields = Fields(members, "action", _APPROVAL_FIELDS, prefix="action.")
+    fields.exactly("arg_binding", "exact")
+    fields.exactly("uses", 1)
+    return Approval(
+        names.directive_id(fields.value("request_id"), "action.request_id"),
+        names.tool_word(fields.value("tool"), "action.tool"),
+        names.tool_word(fields.value("op"), "action.op"),
+        fields.text("account"),
+        _texts(fields.value("resources"), "action.resources"),
+        names.digest(fields.value("args_digest"), "action.args_digest"),
+        names.digest(fields.value("tool_digest"), "action.tool_digest"),
+    )
+
+
+def _lease(members: JsonObject) -> LeaseAction:
+    fields = Fields(members, "action", _LEASE_FIELDS, _LEASE_OPTIONAL, prefix="action.")
+    account = fields.text("account")
+    if not 1 <= len(account) <= MAX_ACCOUNT_CHARS:
+        raise Malformed("action.account", f"expected 1 to {MAX_ACCOUNT_CHARS} characters")
+    asked = names.directive_id(fields.value("request_id"), "action.request_id") if "request_id" in fields else ""
+    return LeaseAction(
+        account,
+        _whole(fields.value("ttl_seconds"), "action.ttl_seconds", MAX_LEASE_SECONDS),
+        _whole(fields.value("ops"), "action.ops", MAX_LEASE_OPS),
+        asked,
+    )
+
+
+def _whole(value: JsonValue, where: str, most: int) -> int:
+    if type(value) is not int or not 1 <= value <= most:
+        raise Malformed(where, f"expected a whole number from 1 to {most}")
+    return value
+
+
+def _texts(value: JsonValue, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise Malformed(where, "expected an array of texts")
+    return tuple(str(item) for item in value)
+
+
 def _instruction(members: JsonObject) -> Instruction:
     text = Fields(members, "action", _INSTRUCTION_FIELDS, prefix="action.").text("text")
     if not 1 <= len(text.encode()) <= MAX_TEXT_BYTES:
@@ -156,6 +238,28 @@ def action_json(action: Action) -> dict[str, JsonValue]:
     """The action as the signed statement holds it, field for field."""
     if isinstance(action, Instruction):
         return {"kind": action.kind, "text": action.text}
+    if isinstance(action, LeaseAction):
+        asked: dict[str, JsonValue] = {"request_id": action.request_id} if action.request_id else {}
+        return {
+            "kind": "lease",
+            "account": action.account,
+            "ttl_seconds": action.ttl_seconds,
+            "ops": action.ops,
+            **asked,
+        }
+    if isinstance(action, Approval):
+        return {
+            "kind": "approval",
+            "tool": action.tool,
+            "op": action.op,
+            "arg_binding": "exact",
+            "uses": 1,
+            "request_id": action.request_id,
+            "account": action.account,
+            "resources": list(action.resources),
+            "args_digest": action.args_digest.hex(),
+            "tool_digest": action.tool_digest.hex(),
+        }
     return {
         "kind": action.kind,
         "tool": action.tool,

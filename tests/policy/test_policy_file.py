@@ -113,7 +113,7 @@ CASES = "policies: [policy.yaml]\ncases:\n"
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("policies: []\n", "1:1: expected the key `cases`, which is missing"),
+        ("policies: [policy.yaml]\n", "1:1: expected the key `cases`, which is missing"),
         ("policies: []\ncases: [{tool: a.b, expect: act}]\n", "1:11: expected at least one entry"),
         (CASES + "  - {tool: files.read, expect: allow}\n", "3:32: expected one of automatic, lease, act"),
         (CASES + "  - {tool: files.read}\n", "3:5: expected the key `expect`, which is missing"),
@@ -129,8 +129,8 @@ def test_a_mistake_in_a_file_of_expected_decisions(tmp_path: Path, text: str, li
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
         expected_file.load(path)
-    found = [each.removeprefix(f"{path}:") for each in caught.value.lines]
-    assert [each for each in found if each.startswith(line)], found
+    (found,) = (each.removeprefix(f"{path}:") for each in caught.value.lines)
+    assert found.startswith(line)
 
 
 DEFINITION = '{"name": "x", "inputSchema": {"type": "object"}}'

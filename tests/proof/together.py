@@ -100,8 +100,21 @@ def _connected(ask: Ask, ca: str) -> _Line:
 def _one(gate: threading.Barrier, line: _Line, number: int, ask: Ask, got: list[tuple[int, int, Any]]) -> None:
     gate.wait()
     if closed(line.connection):  # on a busy machine the daemon may not have waited for us all
-        line.connection.close()
-        line.connection.connect()
+        _again(line)
+    try:
+        answer = _asked(line, ask)
+    except (http.client.RemoteDisconnected, ConnectionError):  # it hung up just as we spoke: nothing was heard
+        _again(line)
+        answer = _asked(line, ask)
+    got.append((number, *answer))
+
+
+def _again(line: _Line) -> None:
+    line.connection.close()
+    line.connection.connect()
+
+
+def _asked(line: _Line, ask: Ask) -> tuple[int, Any]:
     line.connection.request("POST", ask.route, json.dumps(ask.body), {"Content-Type": "application/json"})
     with line.connection.getresponse() as response:
-        got.append((number, response.status, json.loads(response.read())))
+        return response.status, json.loads(response.read())

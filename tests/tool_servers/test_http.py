@@ -47,10 +47,15 @@ async def test_each_holder_has_a_session_of_its_own(make: Make, url: str) -> Non
 async def test_credentials_go_into_headers_and_nothing_of_the_environment_does(
     make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
     (tmp_path / "token").write_text("Bearer one\n")
     servers = make({"s": at(url, headers={"Authorization": Reference("file", str(tmp_path / "token"))})})
-    assert json.loads(await ask(servers, "headers"))["authorization"] == "Bearer one"
+    arrived = json.loads(await ask(servers, "headers"))
+    assert arrived["authorization"] == "Bearer one"
+    assert arrived["accept-encoding"] == "identity", "what is compressed can't be bounded"
 
 
 async def test_errors_time_outs_and_cancelled_calls(make: Make, url: str) -> None:
@@ -95,7 +100,6 @@ async def test_who_does_not_listen_was_never_asked(make: Make, watch: Watch) -> 
         await servers.call(A, "s", "pid", b"{}", 30)
 
 
-Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Act = Callable[[int, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -216,3 +220,11 @@ async def test_a_call_s_lost_connection_is_no_other_call_s_affair(make: Make) ->
         lost.set()
         assert text_of(await slow) == "late"
         await servers.stop()
+
+
+async def test_a_session_whose_server_has_gone_sends_nothing(make: Make) -> None:
+    async with misbehaving(says(lambda id: result(id, [{"type": "text", "text": "here"}]))) as url:
+        servers = make({"s": at(url)})
+        assert await ask(servers, "x") == "here"
+    with pytest.raises(NotSent, match=r"^s: it can't be reached: "):
+        await servers.call(A, "s", "x", b"{}", 30)

@@ -14,6 +14,7 @@ from mcp.client.session import IncomingMessage
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp.types import (
+    CONNECTION_CLOSED,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
@@ -33,6 +34,7 @@ from broker.wire.strict_json import JsonObject
 
 START_S = 30.0
 DOUBT_S = 5.0
+_CLOSED = (CONNECTION_CLOSED, "Connection closed")  # the SDK's own words again
 _SELF = Implementation(name="lever", version="1")
 # They would put arguments and results into the log.
 for _name in ("client", "mcp.client", "mcp.shared", "httpx2", "httpcore2"):
@@ -146,6 +148,9 @@ class Connection:
                 raise _no_answer(passage, why) from error
             if error.error.code == PARSE_ERROR:  # the SDK's own word for an answer that it can't read
                 raise Unknown("its answer is none of the protocol") from error
+            if (error.error.code, error.error.message) == _CLOSED:
+                self.link.wear()
+                raise Unknown("the connection was lost") from error
             return error.error
         except Exception as error:  # whatever a library makes of a hostile answer
             raise Unknown(f"its answer is none of the protocol ({type(error).__name__})") from error
@@ -193,6 +198,8 @@ class Connection:
                 await self._until_free_or_lost()
             if self._doubts:
                 self._doubts.cancel()
+            self._closing = self._closing or not self.link.lost
+            self.link.lose("its connection has ended")  # before it is taken down: nobody is to send over it now
 
     async def _until_free_or_lost(self) -> None:
         self.link.changed.clear()

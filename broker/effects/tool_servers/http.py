@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
@@ -37,6 +38,12 @@ async def reached(url: str, headers: Mapping[str, str], link: Link, most_bytes: 
         yield streams
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The system's certificate authorities: reading them takes longer than everything else of a session."""
+    return ssl.create_default_context()
+
+
 class _Guarded(httpx2.AsyncBaseTransport):
     """Raises for no request's failure: that would end every other request of the session. 502 is told to its caller."""
 
@@ -44,7 +51,7 @@ class _Guarded(httpx2.AsyncBaseTransport):
         self._link = link
         self._most_bytes = most_bytes
         limits = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEPT_S)
-        self._inner = httpx2.AsyncHTTPTransport(verify=ssl.create_default_context(), trust_env=False, limits=limits)
+        self._inner = httpx2.AsyncHTTPTransport(verify=_trusted(), trust_env=False, limits=limits)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -130,13 +130,14 @@ def _table(known: _Known) -> None:
         known.account = _account(plan, known.arguments)
     is_read = plan.tool_class is ToolClass.READ
     for operand in plan.resources:
-        where = json_pointer.show(operand.pointer)
         try:
             known.resources += arguments.resources(operand, known.arguments, may_miss=is_read)
         except MissingOperand as error:
+            where = json_pointer.show(operand.pointer)
             reason = f"{where} is missing: it names what the call would change"
             raise _Denied(7, Code.MISSING_RESOURCE, reason, where) from error
         except Malformed as error:
+            where = json_pointer.show(operand.pointer)
             raise _Denied(7, Code.AMBIGUOUS_OPERAND, f"{where} as a {operand.kind}: {error.why}", where) from error
     touches = f"account {known.account}" if known.account else "no account"
     known.steps.append(Step(7, f"{plan.class_reason}; {touches}; {len(known.resources)} resource(s)"))
@@ -148,9 +149,9 @@ def _account(plan: Plan, values: JsonObject) -> str:
             raise _Denied(7, Code.UNKNOWN_ACCOUNT, f"there is no account {shown(plan.account)}")
         return plan.account
     assert plan.account is not None
-    where = json_pointer.show(plan.account)
     name = arguments.account(plan.account, values)
     if name is None or name not in plan.accounts:
+        where = json_pointer.show(plan.account)
         raise _Denied(7, Code.UNKNOWN_ACCOUNT, f"{where} names no account that the policy knows", where)
     return name
 

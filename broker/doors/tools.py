@@ -1,0 +1,83 @@
+"""The agent door's tool routes: what an agent may see and call, under the same guard as the directive routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from broker.doors.agent import AgentDoor
+from broker.doors.http import Request, Response, Route
+from broker.errors import Malformed, Reason, Refused
+from broker.rules import identity
+from broker.wire import answers, bodies, tool_results
+from broker.wire.caller import Caller
+from broker.wire.strict_json import JsonObject, JsonValue
+from broker.wire.tool_results import Result
+
+MAX_BODY_BYTES = 131072
+OWN = ("lease_request", "lease_release", "request_status")
+
+
+class Gateway(Protocol):
+    """What the door needs of the gateway. Raises Malformed for what is no tool's name, Refused, Fatal."""
+
+    def tools(self, caller: Caller) -> list[JsonObject]: ...
+    async def call(
+        self, caller: Caller, name: str, arguments: JsonValue, *, call_id: str = "", wait_s: float = 0.0
+    ) -> Result: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRoutes:
+    """GET /tools, POST /tools/call. Both answer 200 to whoever may ask; the result says what became of the call."""
+
+    door: AgentDoor
+    gateway: Gateway
+
+    def routes(self) -> list[Route]:
+        """One method, one content type and one size a route."""
+        guarded = self.door.guarded
+        return [
+            Route("GET", "/tools", guarded("tools", self._list)),
+            Route("POST", "/tools/call", guarded("call", self._call), "application/json", MAX_BODY_BYTES),
+        ]
+
+    async def _list(self, request: Request) -> Response:
+        caller = await self._caller(request, "tools")
+        return Response(200, answers.encode({"tools": self.gateway.tools(caller)}))
+
+    async def _call(self, request: Request) -> Response:
+        caller = await self._caller(request, "call")
+        call = bodies.call_body(request.body)
+        result = await self.called(caller, call.name, call.arguments, call.call_id, call.wait_s)
+        return Response(200, answers.encode(result))
+
+    async def called(self, caller: Caller, name: str, arguments: JsonValue, call_id: str, wait_s: float) -> Result:
+        """The result of a tool call, whatever it came to. Raises Refused for whoever may not ask at all."""
+        try:
+            return await self.gateway.call(caller, name, arguments, call_id=call_id, wait_s=wait_s)
+        except Malformed as error:
+            return tool_results.refused(Reason.UNKNOWN_TOOL, str(error))
+        except Refused as error:
+            if error.reason in BARS:
+                raise
+            return tool_results.refused(str(error.reason), error.detail or str(error.reason))
+
+    async def _caller(self, request: Request, op: str) -> Caller:
+        caller = await self.door.caller(request, op)
+        if why := identity.stale(self.door.turn.book, caller):
+            raise Refused(why)
+        await self.door.limit(op, caller)
+        return caller
+
+
+BARS: frozenset[Any] = frozenset(
+    (
+        Reason.CERTIFICATE_EXPIRED,
+        Reason.AGENT_REVOKED,
+        Reason.AGENT_FROZEN,
+        Reason.AGENT_PAUSED,
+        Reason.GENERATION_STALE,
+        Reason.CLOCK_BEHIND,
+    )
+)

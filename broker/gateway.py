@@ -1,0 +1,274 @@
+"""The gateway: an agent's tool call, from the decision to the answer. What decides is what executes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from broker.clocks import clock, steady
+from broker.config import Config
+from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Outcome, Unknown
+from broker.errors import BrokerError, Malformed, Unavailable
+from broker.rules.authority import closing, leases, orders, passage, shown
+from broker.rules.authority.entries import Claim
+from broker.rules.authority.judgement import Call, Unresolved
+from broker.rules.authority.passage import Answer, Claimed, ConsentRequired, Ids, Passing, Repeated
+from broker.turn import Turn
+from broker.wire import catalogue, own_tools, tool_results
+from broker.wire.caller import Caller
+from broker.wire.catalogue import PinnedTool
+from broker.wire.names import Cn, Instant
+from broker.wire.strict_json import JsonObject, JsonValue
+from broker.wire.tool_results import Result
+from broker.wire.verified import Standing
+
+MAX_WAIT_S: Final = 30.0
+MAX_CALL_S: Final = 300.0
+log = logging.getLogger("lever.gateway")
+
+
+class Wakes(Protocol):
+    """Where a call waits for something to happen to an agent's requests."""
+
+    def mark(self, cn: Cn) -> int: ...
+    async def wait(self, cn: Cn, timeout_s: float, mark: int | None = None) -> None: ...
+
+
+class Servers(Protocol):
+    """The only way to an upstream tool. Raises NotSent, Unknown, Unavailable, Malformed."""
+
+    async def call(self, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float, /) -> Outcome: ...
+    async def definitions(self, server: str, /) -> tuple[JsonObject, ...]: ...
+    async def stop(self) -> None: ...
+
+
+class NoServers:
+    """Where none is configured: what reaches one takes a second to load."""
+
+    async def call(self, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float, /) -> Outcome:
+        raise NotSent(f"no server {server} is configured")
+
+    async def definitions(self, server: str, /) -> tuple[JsonObject, ...]:
+        raise Unavailable(f"no server {server} is configured")
+
+    async def stop(self) -> None:
+        return
+
+
+@dataclass(slots=True)
+class Gateway:
+    """servers: the only way to an upstream tool. spawn: runs a task that no caller's leaving ends.
+
+    clock: the wall clock; boottime: one that counts suspend, in seconds; draw: a fresh random name.
+    """
+
+    turn: Turn
+    servers: Servers
+    names: tuple[str, ...]
+    clock: Callable[[], Instant]
+    boottime: Callable[[], float]
+    draw: Callable[[], str]
+    standing: Callable[[], Awaitable[Standing]]
+    wakes: Wakes
+    spawn: Callable[[Coroutine[Any, Any, Any]], object]
+    _began: dict[str, float] = field(default_factory=dict)  # of each lease, its first read by `boottime`
+    _seen: dict[str, Mapping[str, PinnedTool]] = field(default_factory=dict)
+
+    def tools(self, caller: Caller) -> list[JsonObject]:
+        """The definitions that this agent sees, under their names for it. Enforcement never looks at this list."""
+        listed = shown.listed(self.turn.book, caller)
+        return [*own_tools.OWN, *listed] if listed else []
+
+    async def call(
+        self, caller: Caller, name: str, arguments: JsonValue, *, call_id: str = "", wait_s: float = 0.0
+    ) -> Result:
+        """Pass the call on, once, or say why not. Raises Malformed for what is no tool's name, Refused."""
+        if name in own_tools.NAMES:
+            return await self._own(caller, own_tools.parse(name, arguments))
+        tool = tool_results.qualified(name)
+        deadline = asyncio.get_running_loop().time() + min(wait_s, MAX_WAIT_S)
+        while True:
+            mark = self.wakes.mark(caller.cn)
+            passing = Passing(
+                caller, Call(caller.cn, tool, arguments), call_id, await self._resolved(tool), await self.standing(),
+                Ids(self.draw(), self.draw(), self.draw()), self.elapsed_s(),
+            )  # fmt: skip
+            answer = await self.turn.take(partial(passage.pass_on, passing=passing), self.clock())
+            left_s = deadline - asyncio.get_running_loop().time()
+            if not isinstance(answer, ConsentRequired) or left_s <= 0:
+                return await self._answered(caller, answer)
+            await self.wakes.wait(caller.cn, left_s, mark)
+
+    def elapsed_s(self) -> dict[str, float]:
+        """How long ago each lease had its first read, by a clock that a suspended machine does not stop."""
+        leases, now = self.turn.book.ledger.leases, self.boottime()
+        self._began = {id: at for id, at in self._began.items() if id in leases}
+        for lease in leases.values():
+            if lease.started_at:
+                self._began.setdefault(lease.lease, now)
+        return {id: now - at for id, at in self._began.items()}
+
+    async def stop(self) -> None:
+        """End every server's process; nothing is left behind."""
+        await self.servers.stop()
+
+    async def settle(self) -> None:
+        """At a start, before anybody calls: what was begun and has no end is unknown."""
+        if count := await self.turn.take(closing.settle, self.clock()):
+            log.error("calls whose outcome nobody knows", extra={"count": count, "hint": "lever receipt list"})
+
+    async def lapse(self) -> tuple[Cn, ...]:
+        """Close what time has closed; the agents whose requests ended."""
+        ended = await self.turn.take(partial(closing.lapse, elapsed_s=self.elapsed_s()), self.clock())
+        return tuple(Cn(cn) for cn in ended)
+
+    async def definitions(self, server: str) -> tuple[PinnedTool, ...]:
+        """What a server defines now, pinned. Raises Unavailable, Malformed."""
+        if server not in self.names:
+            raise Malformed("server", f"no server {server} is configured; there are: {', '.join(self.names) or 'none'}")
+        found = tuple(catalogue.pin(server, raw) for raw in await self.servers.definitions(server))
+        self._seen[server] = {tool.name: tool for tool in found}
+        return found
+
+    def changed(self, server: str) -> None:
+        """A server says that its tools changed: look before the next call."""
+        self._seen.pop(server, None)
+
+    async def _resolved(self, tool: str) -> PinnedTool | Unresolved:
+        """The tool as its server defines it at this moment, or why that can't be known."""
+        server, _, name = tool.partition(".")
+        if self.turn.book.ledger.tool(server, name) is None:
+            return Unresolved.UNKNOWN_TOOL
+        if server not in self._seen:
+            try:
+                await self.definitions(server)
+            except (Unavailable, Malformed) as error:
+                log.warning("a server's tools can't be read", extra={"server": server, "why": str(error)})
+                return Unresolved.SERVER_UNAVAILABLE
+        return self._seen.get(server, {}).get(name, Unresolved.TOOL_CHANGED)
+
+    async def _answered(self, caller: Caller, answer: Answer) -> Result:
+        match answer:
+            case Claimed():
+                task: asyncio.Task[Result] = asyncio.ensure_future(self._execute(caller, answer))
+                self.spawn(_waited(task))
+                return await asyncio.shield(task)
+            case Repeated(claim):
+                return _of_claim(claim)
+            case ConsentRequired():
+                return tool_results.consent_required(answer.request, answer.other_arguments)
+
+    async def _execute(self, caller: Caller, claimed: Claimed) -> Result:
+        """Once. Whatever happens, an end is written before the answer leaves."""
+        outcome, answer = await self._sent(caller, claimed)
+        decide = partial(closing.end, claim=claimed.claim, outcome=outcome, answer=answer)
+        await self.turn.take(decide, self.clock())
+        return tool_results.of(outcome, answer)
+
+    async def _sent(self, caller: Caller, claimed: Claimed) -> tuple[str, bytes]:
+        holder = Holder(caller.cn, caller.generation)
+        tool = claimed.tool
+        try:
+            result = await self.servers.call(holder, tool.server, tool.name, claimed.arguments, MAX_CALL_S)
+        except NotSent as error:
+            return "not_dispatched", tool_results.words(error.what)
+        except Unknown as error:
+            return "outcome_unknown", tool_results.words(error.why)
+        except Exception:
+            log.exception("a call ended in a fault of the gateway", extra={"claim": claimed.claim})
+            return "outcome_unknown", tool_results.words("the gateway failed")
+        match result:
+            case Done(raw):
+                return "done", raw
+            case Failed(raw, is_result):
+                return "failed", raw if is_result else tool_results.words(json.loads(raw).get("message", "error"))
+
+    async def _own(self, caller: Caller, call: own_tools.Call) -> Result:
+        match call:
+            case own_tools.LeaseRequest(account, minutes):
+                ids = Ids(self.draw(), self.draw(), self.draw())
+                decide = partial(leases.ask, caller=caller, account=account, ids=ids)
+                answer = await self.turn.take(decide, self.clock())
+                result = await self._answered(caller, answer)
+                terms = leases.terms_of(self.turn.book, caller, account)
+                if minutes is not None and terms:
+                    said = result["structuredContent"]
+                    said |= {"deprecated": "minutes", "effective_seconds": min(minutes * 60, terms.lease_seconds)}
+                return result
+            case own_tools.LeaseRelease(account):
+                decide_release = partial(orders.release_lease, cn=caller.cn, account=account)
+                closed = await self.turn.take(decide_release, self.clock())
+                return tool_results.said({"account": account, "closed": closed})
+            case own_tools.RequestStatus(id):
+                return self._status(caller, id)
+
+    def _status(self, caller: Caller, id: str) -> Result:
+        """How a request of this caller's stands, and what came of its act."""
+        request = self.turn.book.ledger.requests.get(id)
+        if request is None or (request.cn, request.generation) != (caller.cn, caller.generation):
+            return tool_results.refused("not_found", "no request of yours has this id")
+        act = self.turn.book.ledger.acts.get(request.answer)
+        claim = self.turn.book.ledger.claims.get(act.claim) if act and act.claim else None
+        if claim and claim.outcome:
+            return _of_claim(claim)
+        return tool_results.status(request, running=claim is not None)
+
+
+async def _waited(task: asyncio.Task[Any]) -> None:
+    """A task of the daemon's own: who asked may leave, this does not."""
+    try:
+        await asyncio.shield(task)
+    except BrokerError as error:
+        log.error("a call's end was not written", extra={"why": str(error)})
+
+
+def _of_claim(claim: Claim) -> Result:
+    if not claim.outcome:
+        return tool_results.refused("in_progress", "this call is running: ask again with the same call_id")
+    return tool_results.of(claim.outcome, claim.answer)
+
+
+def fresh_name() -> str:
+    """A random name that nobody can guess."""
+    return secrets.token_hex(16)
+
+
+def boottime() -> float:
+    """Seconds of a clock that a suspended machine does not stop, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def gateway_of(
+    config: Config,
+    turn: Turn,
+    standing: Callable[[], Awaitable[Standing]],
+    wakes: Wakes,
+    spawn: Callable[[Coroutine[Any, Any, Any]], object],
+) -> Gateway:
+    """As the configuration says."""
+    operator = config.operator
+    hidden = [config.state, config.socket, config.folder / "lever.yaml"]
+    hidden += [operator.allowed_signers, *([operator.signing_key] if operator.signing_key else [])] if operator else []
+    gateway = Gateway(turn, NoServers(), tuple(config.servers), clock, boottime, fresh_name, standing, wakes, spawn)
+    if config.servers:
+        from broker.effects.tool_servers.pool import ToolServers
+
+        gateway.servers = ToolServers(
+            config.servers,
+            folder=config.folder,
+            environ=os.environ,
+            hidden=hidden,
+            steady=steady,
+            chance=random.random,
+            on_list_changed=gateway.changed,
+        )
+    return gateway

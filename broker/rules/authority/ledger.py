@@ -1,0 +1,260 @@
+"""The ledger: what the operator allows and what was done of it. A part of the book, and a fold of records like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker.rules.authority.entries import (
+    Accepted,
+    Act,
+    ActState,
+    Claim,
+    InForce,
+    Lease,
+    Request,
+    RequestState,
+    Run,
+    Signed,
+)
+from broker.wire import accepted, policy
+from broker.wire import act_records as r
+from broker.wire.catalogue import PinnedTool
+from broker.wire.names import Cn, Digest, Generation, Instant
+from broker.wire.policy_terms import Policy
+from broker.wire.records import NEVER, BrokerStarted, JournalRestored, PayloadRef, Record
+from broker.wire.times import SECOND
+
+KEEP_S = 48 * 3600
+Payloads = tuple[bytes, ...] | None
+
+
+class Ledger:
+    """`apply` is the only thing that changes it. Policies and tools are here only once their bytes are (`fill`)."""
+
+    def __init__(self) -> None:
+        self.policies: dict[str, InForce] = {}
+        self.accepted: list[Accepted] = []
+        self.changed: dict[tuple[str, str], Digest] = {}
+        self.runs: dict[str, Run] = {}
+        self.run_of: dict[tuple[Cn, Generation], str] = {}
+        self.requests: dict[str, Request] = {}
+        self.acts: dict[str, Act] = {}
+        self.leases: dict[str, Lease] = {}
+        self.claims: dict[str, Claim] = {}
+        self.by_call_id: dict[tuple[Cn, Generation, str], str] = {}
+        self.stopped_at: Instant = NEVER
+
+    def apply(self, record: Record, payloads: Payloads) -> None:
+        """Fold one record in; those of no concern to it change nothing."""
+        at = record.at
+        match record.fact:
+            case r.PolicyApplied() as fact:
+                read = policy.parse(payloads[0]) if payloads else None
+                self.policies[fact.scope] = InForce(fact.policy_digest, record.payloads, read)
+            case r.ToolsAccepted() as fact:
+                self._accept(fact, record, payloads)
+            case r.ToolChanged() as fact:
+                self.changed[fact.server, fact.tool] = fact.seen_digest
+                self._void_tool(f"{fact.server}.{fact.tool}", at)
+            case r.RunStarted() as fact:
+                self.runs[fact.run] = Run(fact.run, fact.cn, fact.generation, at)
+                self.run_of[fact.cn, fact.generation] = fact.run
+            case r.RunStopped() as fact:
+                self._stop_run(self.runs[fact.run], fact.reason, at)
+            case r.RequestOpened() as fact:
+                self._open(fact, record, payloads)
+            case r.RequestDenied() as fact:
+                request = self._end_request(fact.request, RequestState.DENIED, at)
+                request.note_refs, request.note = record.payloads, payloads[0].decode() if payloads else ""
+            case r.RequestEnded() as fact:
+                expired = fact.reason == "expired"
+                self._end_request(fact.request, RequestState.EXPIRED if expired else RequestState.INVALIDATED, at)
+            case r.ActGranted() as fact:
+                self._grant(fact, record, payloads)
+            case r.ActEnded() as fact:
+                act = self.acts[fact.act]
+                act.state, act.ended_at = ActState(fact.state), at
+            case r.LeaseOpened() as fact:
+                self._lease(fact, record, payloads)
+            case r.LeaseClosed() as fact:
+                del self.leases[fact.lease]
+            case r.CallClaimed() as fact:
+                self._claim(fact, at)
+            case r.CallEnded() as fact:
+                self._end_claim(fact, record, payloads)
+            case r.OutcomeNoted() as fact:
+                self.claims[fact.claim].noted = True
+            case r.UsageReported() as fact:
+                run = self.runs[fact.run]
+                run.input_tokens += fact.input_tokens
+                run.output_tokens += fact.output_tokens
+                run.cost_micro += fact.cost_micro
+                run.usage_at = at
+            case r.AllStopped():
+                self.stopped_at = at
+            case r.StopLifted():
+                self.stopped_at = NEVER
+            case BrokerStarted():
+                self.leases.clear()  # each was closed by a record of its own, or by the end of the broker that held it
+            case JournalRestored():
+                self._void(lambda one: True, at)
+            case _:
+                pass
+
+    def shut(self, cn: Cn, at: Instant) -> None:
+        """An agent's enrolment is over: nothing that was asked or signed for it goes on."""
+        self._void(lambda one: one.cn == cn, at)
+        for run in self.runs.values():
+            if run.cn == cn and not run.stopped:
+                self._stop_run(run, "enrolment over", at)
+        self.run_of = {who: run for who, run in self.run_of.items() if who[0] != cn}
+
+    def fill(self, read: Callable[[PayloadRef], bytes], kept: Callable[[tuple[PayloadRef, ...]], bool]) -> None:
+        """After recovery: bring the exact bytes of all that is alive. kept: are these payloads still there?"""
+        for force in self.policies.values():
+            force.policy = policy.parse(read(force.refs[0]))
+        for each in self.accepted:
+            each.tools = _pinned(read(each.refs[0]), each.names)
+        for signed in self.signed():
+            signed.statement, signed.signature = (read(ref) for ref in signed.refs)
+        for request in self.requests.values():
+            if request.state is RequestState.PENDING:
+                request.args = read(request.refs[0])
+            request.note = read(request.note_refs[0]).decode() if request.note_refs and kept(request.note_refs) else ""
+        for claim in self.claims.values():
+            claim.answer = read(claim.answer_refs[0]) if claim.answer_refs and kept(claim.answer_refs) else b""
+
+    def signed(self) -> Iterator[Signed]:
+        """What still rests on a signature."""
+        yield from (act.signed for act in self.acts.values() if act.state is ActState.ACTIVE)
+        yield from (lease.signed for lease in self.leases.values())
+
+    def tool(self, server: str, name: str) -> PinnedTool | None:
+        """The accepted tool of this name."""
+        found = (each.tools.get(name) for each in self.accepted if each.server == server)
+        return next((tool for tool in found if tool), None)
+
+    def tools(self) -> Iterator[PinnedTool]:
+        """Every accepted tool."""
+        for each in self.accepted:
+            yield from each.tools.values()
+
+    def layers(self, scopes: tuple[str, ...]) -> tuple[Policy, ...]:
+        """The policies in force of these scopes, the instance's first; empty where the instance has none."""
+        found = [self.policies[scope].policy for scope in scopes if scope in self.policies]
+        return tuple(each for each in found if each) if "instance" in self.policies else ()
+
+    def forget(self, now: Instant) -> None:
+        """Drop what nobody can ask for any more. The journal keeps all of it."""
+        border = now - KEEP_S * SECOND
+        for table in (self.requests, self.acts, self.claims):
+            for key in [key for key, one in table.items() if one.ended_at and one.ended_at < border]:
+                del table[key]
+        self.by_call_id = {key: claim for key, claim in self.by_call_id.items() if claim in self.claims}
+        live = {claim.run for claim in self.claims.values()} | set(self.run_of.values())
+        over = [key for key, run in self.runs.items() if run.stopped_at and run.stopped_at < border and key not in live]
+        for key in over:
+            del self.runs[key]
+
+    def _accept(self, fact: r.ToolsAccepted, record: Record, payloads: Payloads) -> None:
+        names = set(fact.tools)
+        for each in self.accepted:
+            if each.server == fact.server:
+                each.names -= names
+                for name in names:
+                    each.tools.pop(name, None)
+        self.accepted = [each for each in self.accepted if each.names]
+        tools = _pinned(payloads[0], names) if payloads else {}
+        self.accepted.append(Accepted(fact.server, names, record.payloads, tools))
+        for name in names:
+            self.changed.pop((fact.server, name), None)
+            self._void_tool(f"{fact.server}.{name}", record.at)
+
+    def _open(self, fact: r.RequestOpened, record: Record, payloads: Payloads) -> None:
+        self.requests[fact.request] = Request(
+            fact.request, fact.cn, fact.generation, fact.run, fact.regime, fact.tool, fact.account, fact.resources,
+            fact.args_digest, fact.tool_digest, fact.policies, record.at, fact.expires_at, record.payloads,
+            payloads[0] if payloads else b"",
+        )  # fmt: skip
+
+    def _end_request(self, id: str, state: RequestState, at: Instant, answer: str = "") -> Request:
+        request = self.requests[id]
+        request.state, request.ended_at, request.answer, request.args = state, at, answer, b""
+        return request
+
+    def _grant(self, fact: r.ActGranted, record: Record, payloads: Payloads) -> None:
+        self.acts[fact.act] = Act(
+            fact.act, fact.request, fact.cn, fact.generation, fact.tool, fact.account, fact.resources,
+            fact.args_digest, fact.tool_digest, fact.not_before_at, fact.expires_at,
+            Signed(fact.fingerprint, fact.signer_digest, fact.allowed_digest, record.payloads, *(payloads or ())),
+        )  # fmt: skip
+        if fact.request:
+            self._end_request(fact.request, RequestState.APPROVED, record.at, fact.act)
+
+    def _lease(self, fact: r.LeaseOpened, record: Record, payloads: Payloads) -> None:
+        for other in [one for one in self.leases.values() if (one.cn, one.account) == (fact.cn, fact.account)]:
+            del self.leases[other.lease]  # a new consent replaces, and never adds to, the old one
+        self.leases[fact.lease] = Lease(
+            fact.lease, fact.cn, fact.generation, fact.run, fact.account, fact.seconds, fact.operations,
+            fact.first_read_by_at, record.at,
+            Signed(fact.fingerprint, fact.signer_digest, fact.allowed_digest, record.payloads, *(payloads or ())),
+        )  # fmt: skip
+        if fact.request:
+            self._end_request(fact.request, RequestState.APPROVED, record.at, fact.lease)
+
+    def _claim(self, fact: r.CallClaimed, at: Instant) -> None:
+        self.claims[fact.claim] = Claim(
+            fact.claim, fact.cn, fact.generation, fact.run, fact.tool, fact.tool_class, fact.account,
+            fact.args_digest, fact.consent, fact.call_id, at,
+        )  # fmt: skip
+        if fact.call_id:
+            self.by_call_id[fact.cn, fact.generation, fact.call_id] = fact.claim
+        self.runs[fact.run].calls += 1
+        kind, _, id = fact.consent.partition("/")
+        if kind == "act":
+            act = self.acts[id]
+            act.state, act.claim, act.ended_at = ActState.CLAIMED, fact.claim, at
+        elif kind == "lease":
+            lease = self.leases[id]
+            lease.used += 1
+            lease.started_at = lease.started_at or at
+
+    def _end_claim(self, fact: r.CallEnded, record: Record, payloads: Payloads) -> None:
+        claim = self.claims[fact.claim]
+        claim.outcome, claim.ended_at = fact.outcome, record.at
+        claim.answer_refs, claim.answer = record.payloads, payloads[0] if payloads else b""
+        if fact.outcome == "not_dispatched":
+            self._credit(claim)
+
+    def _credit(self, claim: Claim) -> None:
+        """Nothing was sent: what the claim spent is there again, as far as it is still to be had."""
+        self.runs[claim.run].calls -= 1
+        self.by_call_id.pop((claim.cn, claim.generation, claim.call_id), None)
+        kind, _, id = claim.consent.partition("/")
+        if kind == "act" and id in self.acts:
+            act = self.acts[id]
+            act.state, act.claim, act.ended_at = ActState.ACTIVE, "", NEVER
+        elif kind == "lease" and id in self.leases:
+            self.leases[id].used -= 1
+
+    def _stop_run(self, run: Run, reason: str, at: Instant) -> None:
+        run.stopped, run.stopped_at = reason, at
+        for lease in [one for one in self.leases.values() if one.run == run.run]:
+            del self.leases[lease.lease]
+
+    def _void_tool(self, tool: str, at: Instant) -> None:
+        """What was asked or signed rests on the definition that was shown then."""
+        self._void(lambda one: one.tool == tool, at)
+
+    def _void(self, concerns: Callable[[Request | Act], bool], at: Instant) -> None:
+        """Requests and acts that can't go on."""
+        for request in self.requests.values():
+            if request.state is RequestState.PENDING and concerns(request):
+                self._end_request(request.request, RequestState.INVALIDATED, at)
+        for act in self.acts.values():
+            if act.state is ActState.ACTIVE and concerns(act):
+                act.state, act.ended_at = ActState.INVALIDATED, at
+
+
+def _pinned(raw: bytes, names: set[str]) -> dict[str, PinnedTool]:
+    return {tool.name: tool for tool in accepted.parse(raw)[1] if tool.name in names}

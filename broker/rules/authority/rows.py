@@ -1,0 +1,128 @@
+"""What the operator is shown of requests, leases, runs and tools: read off the ledger; times as RFC 3339."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker.rules.authority import budgets
+from broker.rules.authority.entries import Act, Lease, Request, Run
+from broker.rules.authority.passage import lease_ends_at
+from broker.rules.authority.scopes import scopes_of
+from broker.rules.book import Book
+from broker.wire.catalogue import PinnedTool
+from broker.wire.names import Cn, Instant
+from broker.wire.times import show
+
+Row = dict[str, Any]
+
+
+def requests(book: Book, now: Instant) -> list[Row]:
+    """Every request that is still remembered, the oldest first."""
+    return [request(one, now) for one in book.ledger.requests.values()]
+
+
+def request(one: Request, now: Instant) -> Row:
+    """One request, without the arguments themselves."""
+    expired = one.state == "pending" and now >= one.expires_at
+    return {
+        "request": one.request,
+        "state": "expired" if expired else str(one.state),
+        "regime": one.regime,
+        "agent": {"cn": one.cn, "generation": one.generation},
+        "run": one.run,
+        "tool": one.tool,
+        "account": one.account or None,
+        "resources": list(one.resources),
+        "args_digest": one.args_digest.hex(),
+        "tool_digest": one.tool_digest.hex(),
+        "policies": list(one.policies),
+        "opened_at": show(one.opened_at),
+        "expires_at": show(one.expires_at),
+        "answer": one.answer or None,
+        "note": one.note or None,
+    }
+
+
+def acts(book: Book) -> list[Row]:
+    """Every act that is still remembered."""
+    return [_act(one) for one in book.ledger.acts.values()]
+
+
+def _act(one: Act) -> Row:
+    return {
+        "act": one.act,
+        "state": str(one.state),
+        "request": one.request or None,
+        "agent": {"cn": one.cn, "generation": one.generation},
+        "tool": one.tool,
+        "account": one.account or None,
+        "resources": list(one.resources),
+        "expires_at": show(one.expires_at),
+        "claim": one.claim or None,
+        "fingerprint": one.signed.fingerprint,
+    }
+
+
+def leases(book: Book, now: Instant) -> list[Row]:
+    """Every lease that is open."""
+    return [_lease(one, now) for one in book.ledger.leases.values()]
+
+
+def _lease(one: Lease, now: Instant) -> Row:
+    return {
+        "lease": one.lease,
+        "agent": {"cn": one.cn, "generation": one.generation},
+        "account": one.account,
+        "run": one.run,
+        "seconds": one.seconds,
+        "operations": one.operations,
+        "used": one.used,
+        "first_read_at": show(one.started_at) if one.started_at else None,
+        "closes_at": show(lease_ends_at(one)),
+        "fingerprint": one.signed.fingerprint,
+    }
+
+
+def runs(book: Book, now: Instant) -> list[Row]:
+    """Every run that is still remembered, with what it used and what it may use."""
+    return [_run(book, one, now) for one in book.ledger.runs.values()]
+
+
+def _run(book: Book, one: Run, now: Instant) -> Row:
+    allowed = budgets.limits(book.ledger.layers(scopes_of(book, Cn(one.cn))))
+    return {
+        "run": one.run,
+        "agent": {"cn": one.cn, "generation": one.generation},
+        "state": f"stopped: {one.stopped}" if one.stopped else "going on",
+        "started_at": show(one.started_at),
+        "used": budgets.used(one, now),
+        "limits": {name.removeprefix("max_"): getattr(allowed, name) for name in allowed.__dataclass_fields__},
+        "usage_at": show(one.usage_at) if one.usage_at else None,
+    }
+
+
+def tools(book: Book, server: str, seen: Iterable[PinnedTool]) -> list[Row]:
+    """A server's tools as it defines them now, beside what was accepted."""
+    now = {tool.name: tool for tool in seen}
+    before = {tool.name: tool for tool in book.ledger.tools() if tool.server == server}
+    return [_tool(before.get(name), now.get(name)) for name in sorted({*now, *before})]
+
+
+def _tool(accepted: PinnedTool | None, seen: PinnedTool | None) -> Row:
+    known = seen or accepted
+    assert known
+    if accepted is None:
+        state = "quarantined"
+    elif seen is None:
+        state = "gone"
+    else:
+        state = "accepted" if seen.digest == accepted.digest else "changed"
+    return {
+        "tool": known.qualified,
+        "state": state,
+        "digest": seen.digest.hex() if seen else None,
+        "accepted_digest": accepted.digest.hex() if accepted else None,
+        "definition": seen.definition if seen else None,
+        "accepted_definition": accepted.definition if accepted else None,
+    }

@@ -1,0 +1,14 @@
+"""Which policies an agent stands under: the instance's, its tenant's, its project's, its own."""
+
+from __future__ import annotations
+
+from broker.rules.book import Book
+from broker.wire.names import Cn
+
+
+def scopes_of(book: Book, cn: Cn) -> tuple[str, ...]:
+    """The scopes in their order. A layer without a policy is no layer; without the instance's, nothing is allowed."""
+    agent = book.agents.get(cn)
+    named = [f"tenant/{agent.tenant}"] if agent and agent.tenant else []
+    named += [f"project/{agent.project}"] if agent and agent.project else []
+    return ("instance", *named, f"agent/{cn}")

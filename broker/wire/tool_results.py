@@ -1,0 +1,104 @@
+"""What an agent's client is answered to a tool call: MCP's CallToolResult, as plain JSON.
+
+Refusals are results with `isError`, so that no client holds them against the tool's own output schema.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, Protocol
+
+from broker.errors import Malformed
+from broker.wire import catalogue, names, times
+from broker.wire.names import Instant
+
+Result = dict[str, Any]
+SEPARATOR: Final = "__"
+_HOW = {
+    "act": "exactly this call, once",
+    "lease": "reading this account for a short while",
+}
+
+
+class Waiting(Protocol):
+    """A request, as far as an agent is told of it."""
+
+    @property
+    def request(self) -> str: ...
+    @property
+    def regime(self) -> str: ...
+    @property
+    def expires_at(self) -> Instant: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def note(self) -> str: ...
+
+
+def qualified(name: str) -> str:
+    """`server.tool`, from the name that an agent calls it by: `server__tool`. Raises Malformed."""
+    server, separator, tool = name.partition(SEPARATOR)
+    if not separator:
+        raise Malformed("tool", "there is none of that name")
+    return f"{catalogue.server_name(server, 'tool')}.{names.tool_word(tool, 'tool')}"
+
+
+def name_of(server: str, tool: str) -> str:
+    """The name that an agent calls it by."""
+    return f"{server}{SEPARATOR}{tool}"
+
+
+def refused(code: str, text: str, **more: Any) -> Result:
+    """Not done, and why."""
+    return said({"code": code, "message": text, **more}) | {"isError": True}
+
+
+def consent_required(request: Waiting, other_arguments: bool) -> Result:
+    """Only the operator is missing."""
+    text = f"the operator has to allow {_HOW.get(request.regime, request.regime)}; they have been asked"
+    if other_arguments:
+        text += " (what was allowed before was for different arguments)"
+    return refused(
+        "consent_required",
+        text,
+        request_id=request.request,
+        regime=request.regime,
+        expires_at=times.show(request.expires_at),
+        retry="once it is allowed, make the same call with the same arguments; request_status tells how it stands. "
+        "Do not repeat it in a loop.",
+    )
+
+
+def said(values: dict[str, Any]) -> Result:
+    """Done, in a few values."""
+    return {"content": [{"type": "text", "text": _told(values)}], "structuredContent": values}
+
+
+def status(request: Waiting, *, running: bool) -> Result:
+    """How a request stands."""
+    told: dict[str, Any] = {
+        "request_id": request.request,
+        "state": "running" if running else str(request.state),
+        "expires_at": times.show(request.expires_at),
+    }
+    if request.note:
+        told["operator_note"] = request.note
+    return said(told)
+
+
+def words(text: str) -> bytes:
+    """An answer that is a sentence of ours: what is stored of a call that upstream answered nothing to."""
+    return json.dumps({"content": [{"type": "text", "text": text}], "isError": True}, ensure_ascii=False).encode()
+
+
+def of(outcome: str, answer: bytes) -> Result:
+    """What came of a call. answer: as it was stored; empty once its bytes are gone."""
+    stored: Result = json.loads(answer) if answer else {"content": []}
+    if outcome in ("done", "failed"):
+        return stored
+    text = " ".join(part.get("text", "") for part in stored.get("content", ()))
+    return refused(outcome, text or outcome.replace("_", " "))
+
+
+def _told(said: dict[str, Any]) -> str:
+    return json.dumps(said, ensure_ascii=False, indent=2)
