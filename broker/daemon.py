@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -37,7 +38,7 @@ from broker.effects.notify import Notifier
 from broker.effects.outbox import Outbox, Ways
 from broker.effects.schedule import LoopScheduler
 from broker.errors import BrokerError, Fatal, Refused
-from broker.gateway import Gateway, fresh_name, gateway_of
+from broker.gateway import ANSWERS, Gateway, fresh_name, gateway_of
 from broker.journal.disk import RealDisk
 from broker.journal.recovery import Recovered
 from broker.journal.state import StateFolder
@@ -52,10 +53,10 @@ from broker.trust.authority import CertificateAuthority
 from broker.trust.operator import OperatorTrust
 from broker.trust.tls import ServerCertificate, server_context
 from broker.turn import Notes, Turn
+from broker.upholding import Upholding
 from broker.upkeep import Upkeep, fetched, keeper_of
-from broker.wire.act_records import ActGranted, LeaseOpened
 from broker.wire.head import Head
-from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, Digest, Fingerprint, Instant
+from broker.wire.names import Cn, Digest, Instant
 from broker.wire.records import (
     AgentEnrolled,
     AgentFrozen,
@@ -69,13 +70,12 @@ from broker.wire.records import (
     SignersChanged,
 )
 from broker.wire.times import show
-from broker.wire.verified import NOBODY, Standing, VerifiedBytes
+from broker.wire.verified import Standing
 
 GRACE_S = 5.0
 _TIDY_EVERY = 10
 UNKNOWN_LOSS = 1_000_000  # records; generations go on beyond what so many may have given
 _OF_STANDING = (AgentRevoked, AgentFrozen, AgentEnrolled, AgentPaused, AgentResumed)
-_OF_REQUESTS = (ActGranted, LeaseOpened)
 log = logging.getLogger("lever.daemon")
 
 
@@ -151,6 +151,7 @@ class Broker:
     _mcp: McpRoute | None = None
     _upkeep: Upkeep | None = None
     _gateway: Gateway = field(init=False)
+    _standing: Callable[[], Awaitable[Standing]] = field(init=False)
 
     async def start(self, disk: RealDisk, how: How = How(), kept: Head | None = None) -> None:
         """Everything up to both doors answering. Raises BrokerError."""
@@ -169,8 +170,6 @@ class Broker:
             log.warning("the clock is not behind the journal: nothing was to be accepted")
         if how.restored:
             await self._restore(kept)
-        self._gateway = gateway_of(self.config, self._turn, self._standing, self._inbox, self._spawn)
-        await self._gateway.settle()
         await self._note(BrokerStarted(version("lever-broker"), self.recovered.cut_bytes))
         if operator := self.config.operator:
             self._trust = OperatorTrust(
@@ -179,6 +178,9 @@ class Broker:
                 on_change=self._signers_changed,
                 seen=self.book.allowed_digest,
             )
+        self._standing = Upholding(self._turn, clock, self._trust).standing
+        self._gateway = gateway_of(config, self._turn, self._standing, self._inbox, self._spawn)
+        await self._gateway.settle()
         port = listeners[0].getsockname()[1]
         await self._open_agent_door(listeners)
         await self._open_operator_door(operator_socket, port)
@@ -238,7 +240,8 @@ class Broker:
         self._outbox.hear(records)
         self._watchers.tell(records)
         changed = [r.fact.cn for r in records if isinstance(r.fact, _OF_STANDING)]
-        for cn in [*changed, *(r.fact.cn for r in records if isinstance(r.fact, _OF_REQUESTS))]:
+        answered = [self._gateway.whose(r.fact) for r in records if isinstance(r.fact, ANSWERS)]
+        for cn in [*changed, *filter(None, answered)]:
             self._inbox.wake(cn)
         for fact in (r.fact for r in records if isinstance(r.fact, AgentFrozen)):
             words = {"agent": fact.cn, "generation": fact.generation, "hint": f"lever agent invite {fact.cn}"}
@@ -269,28 +272,6 @@ class Broker:
     def _signers_changed(self, digest: Digest, fingerprints: tuple[str, ...]) -> None:
         log.info("allowed_signers has new content", extra={"keys": fingerprints})
         self._spawn(self._note(SignersChanged(digest, fingerprints)))
-
-    async def _standing(self) -> Standing:
-        """Which operator keys count now; what rests on one that no longer does is invalidated first."""
-        if self._trust is None:
-            return NOBODY
-        signers = self.book.signers()
-        standing = await self._trust.standing(clock(), {signer: self._witness(signer) for signer in signers})
-        if not standing.bad.isdisjoint(signers):
-            await self._turn.take(partial(rules.uphold, standing=standing), clock())
-        return standing
-
-    def _witness(self, signer: Digest) -> VerifiedBytes:
-        """Something that this signer signed: what ssh-keygen is asked about anew."""
-        directive = self.book.signed_by(signer)
-        return VerifiedBytes(
-            directive.statement,
-            directive.signature,
-            NAMESPACE_DIRECTIVE,
-            Fingerprint(directive.fingerprint),
-            signer,
-            directive.allowed_digest,
-        )
 
     def _build_outbox(self) -> Outbox:
         limits = self.config.limits

@@ -19,20 +19,25 @@ from broker.config import Config
 from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Outcome, Unknown
 from broker.errors import BrokerError, Malformed, Unavailable
 from broker.rules.authority import closing, leases, orders, passage, shown
+from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import Claim
 from broker.rules.authority.judgement import Call, Unresolved
-from broker.rules.authority.passage import Answer, Claimed, ConsentRequired, Ids, Passing, Repeated
+from broker.rules.authority.passage import Answer, Claimed, Ids, Passing, Repeated
 from broker.turn import Turn
 from broker.wire import catalogue, own_tools, tool_results
+from broker.wire.act_records import ActGranted, LeaseOpened, RequestDenied, RequestEnded
 from broker.wire.caller import Caller
 from broker.wire.catalogue import PinnedTool
 from broker.wire.names import Cn, Instant
+from broker.wire.records import Fact
 from broker.wire.strict_json import JsonObject, JsonValue
 from broker.wire.tool_results import Result
 from broker.wire.verified import Standing
 
 MAX_WAIT_S: Final = 30.0
 MAX_CALL_S: Final = 300.0
+LOOK_S: Final = 60.0
+ANSWERS: Final = (ActGranted, LeaseOpened, RequestDenied, RequestEnded)
 log = logging.getLogger("lever.gateway")
 
 
@@ -64,6 +69,14 @@ class NoServers:
         return
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a server defined when it was asked; at: by `boottime`."""
+
+    at: float
+    tools: Mapping[str, PinnedTool]
+
+
 @dataclass(slots=True)
 class Gateway:
     """servers: the only way to an upstream tool. spawn: runs a task that no caller's leaving ends.
@@ -80,8 +93,10 @@ class Gateway:
     standing: Callable[[], Awaitable[Standing]]
     wakes: Wakes
     spawn: Callable[[Coroutine[Any, Any, Any]], object]
-    _began: dict[str, float] = field(default_factory=dict)  # of each lease, its first read by `boottime`
-    _seen: dict[str, Mapping[str, PinnedTool]] = field(default_factory=dict)
+    _began: dict[str, float] = field(default_factory=dict)  # by `boottime`, when a lease last waited for its first read
+    _looks: dict[str, _Look] = field(default_factory=dict)
+    _changes: dict[str, int] = field(default_factory=dict)  # how often a server said that its tools changed
+    _looking: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     def tools(self, caller: Caller) -> list[JsonObject]:
         """The definitions that this agent sees, under their names for it. Enforcement never looks at this list."""
@@ -98,8 +113,10 @@ class Gateway:
         deadline = asyncio.get_running_loop().time() + min(wait_s, MAX_WAIT_S)
         while True:
             mark = self.wakes.mark(caller.cn)
+            await self._look(tool)
+            standing = await self.standing()
             passing = Passing(
-                caller, Call(caller.cn, tool, arguments), call_id, await self._resolved(tool), await self.standing(),
+                caller, Call(caller.cn, tool, arguments), call_id, self._resolved(tool), standing,
                 Ids(self.draw(), self.draw(), self.draw()), self.elapsed_s(),
             )  # fmt: skip
             answer = await self.turn.take(partial(passage.pass_on, passing=passing), self.clock())
@@ -109,13 +126,20 @@ class Gateway:
             await self.wakes.wait(caller.cn, left_s, mark)
 
     def elapsed_s(self) -> dict[str, float]:
-        """How long ago each lease had its first read, by a clock that a suspended machine does not stop."""
+        """How long ago each lease had its first read, by a clock that a suspended machine does not stop.
+
+        Counted from the last look at which it still waited, just before its first read was decided on: never too late.
+        """
         leases, now = self.turn.book.ledger.leases, self.boottime()
-        self._began = {id: at for id, at in self._began.items() if id in leases}
-        for lease in leases.values():
-            if lease.started_at:
-                self._began.setdefault(lease.lease, now)
+        self._began = {id: self._began.get(id, now) if one.started_at else now for id, one in leases.items()}
         return {id: now - at for id, at in self._began.items()}
+
+    def whose(self, fact: Fact) -> Cn | None:
+        """Whom one of ANSWERS is to be told."""
+        if isinstance(fact, RequestDenied | RequestEnded):
+            request = self.turn.book.ledger.requests.get(fact.request)
+            return request.cn if request else None
+        return fact.cn if isinstance(fact, ActGranted | LeaseOpened) else None
 
     async def stop(self) -> None:
         """End every server's process; nothing is left behind."""
@@ -132,29 +156,47 @@ class Gateway:
         return tuple(Cn(cn) for cn in ended)
 
     async def definitions(self, server: str) -> tuple[PinnedTool, ...]:
-        """What a server defines now, pinned. Raises Unavailable, Malformed."""
+        """What a server defines now, pinned; what of it is not as accepted is shut. Raises Unavailable, Malformed,
+        Refused."""
         if server not in self.names:
             raise Malformed("server", f"no server {server} is configured; there are: {', '.join(self.names) or 'none'}")
+        before, at = self._changes.get(server, 0), self.boottime()
         found = tuple(catalogue.pin(server, raw) for raw in await self.servers.definitions(server))
-        self._seen[server] = {tool.name: tool for tool in found}
+        for name in await self.turn.take(partial(orders.see_tools, server=server, seen=found), self.clock()):
+            log.warning(
+                "a tool is not what was accepted", extra={"tool": f"{server}.{name}", "hint": "lever tools list"}
+            )
+        if self._changes.get(server, 0) == before:
+            self._looks[server] = _Look(at, {tool.name: tool for tool in found})
         return found
 
     def changed(self, server: str) -> None:
         """A server says that its tools changed: look before the next call."""
-        self._seen.pop(server, None)
+        self._changes[server] = self._changes.get(server, 0) + 1
+        self._looks.pop(server, None)
 
-    async def _resolved(self, tool: str) -> PinnedTool | Unresolved:
-        """The tool as its server defines it at this moment, or why that can't be known."""
+    async def _look(self, tool: str) -> None:
+        """What the tool's server defines, known from no longer ago than LOOK_S: not every one says when it changes."""
         server, _, name = tool.partition(".")
         if self.turn.book.ledger.tool(server, name) is None:
-            return Unresolved.UNKNOWN_TOOL
-        if server not in self._seen:
+            return
+        async with self._looking.setdefault(server, asyncio.Lock()):
+            look = self._looks.get(server)
+            if look and self.boottime() - look.at < LOOK_S:
+                return
+            self._looks.pop(server, None)
             try:
                 await self.definitions(server)
             except (Unavailable, Malformed) as error:
                 log.warning("a server's tools can't be read", extra={"server": server, "why": str(error)})
-                return Unresolved.SERVER_UNAVAILABLE
-        return self._seen.get(server, {}).get(name, Unresolved.TOOL_CHANGED)
+
+    def _resolved(self, tool: str) -> PinnedTool | Unresolved:
+        """The tool as its server defines it at this moment, or why that can't be known."""
+        server, _, name = tool.partition(".")
+        if self.turn.book.ledger.tool(server, name) is None:
+            return Unresolved.UNKNOWN_TOOL
+        look = self._looks.get(server)
+        return look.tools.get(name, Unresolved.TOOL_CHANGED) if look else Unresolved.SERVER_UNAVAILABLE
 
     async def _answered(self, caller: Caller, answer: Answer) -> Result:
         match answer:
@@ -196,13 +238,14 @@ class Gateway:
         match call:
             case own_tools.LeaseRequest(account, minutes):
                 ids = Ids(self.draw(), self.draw(), self.draw())
-                decide = partial(leases.ask, caller=caller, account=account, ids=ids)
+                seconds = minutes * 60 if minutes else None
+                decide = partial(leases.ask, caller=caller, account=account, ids=ids, seconds=seconds)
                 answer = await self.turn.take(decide, self.clock())
                 result = await self._answered(caller, answer)
-                terms = leases.terms_of(self.turn.book, caller, account)
+                terms = leases.terms_of(self.turn.book, caller.cn, account)
                 if minutes is not None and terms:
-                    said = result["structuredContent"]
-                    said |= {"deprecated": "minutes", "effective_seconds": min(minutes * 60, terms.lease_seconds)}
+                    effective = leases.seconds_of(answer.request) or terms.lease_seconds
+                    result["structuredContent"] |= {"deprecated": "minutes", "effective_seconds": effective}
                 return result
             case own_tools.LeaseRelease(account):
                 decide_release = partial(orders.release_lease, cn=caller.cn, account=account)

@@ -6,13 +6,14 @@ them all costs each command a quarter of a second (python -X importtime -c 'impo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config import Config, ConfigError, ToCommand, load
-from broker.wire.names import Cn, Instance, Instant
-from broker.wire.records import Record
+from broker.errors import Malformed, Untrusted
+from broker.wire.names import Cn, Digest, Instance, Instant
+from broker.wire.records import PayloadRef, Record
 from broker.wire.strict_json import JsonValue
 
 if TYPE_CHECKING:
@@ -20,22 +21,32 @@ if TYPE_CHECKING:
     from broker.journal.inspect import Report as Report
     from broker.rules.authority import Judgement as Judgement
     from broker.rules.authority.changes import Change as Change
+    from broker.rules.authority.receipts import Applied, Signature
+    from broker.rules.authority.receipts import Receipt as Receipt
+    from broker.rules.authority.receipts import Receipts as Receipts
     from broker.trust.diagnosis import Finding as Finding
+    from broker.trust.operator import OperatorTrust
+    from broker.wire.catalogue import PinnedTool
     from broker.wire.head import Head
     from broker.wire.policy import Policy as Policy
 
 __all__ = [
     "Config",
     "ConfigError",
+    "Examined",
     "ToCommand",
+    "check_tool",
     "compare_policies",
     "copy_state",
     "create_state",
     "diagnose_signers",
+    "exact_bytes",
+    "examine_receipts",
     "judge_call",
     "load_config",
     "load_policy",
     "policy_warnings",
+    "read_receipts",
     "try_expected",
     "verify_journal",
     "walk_journal",
@@ -122,17 +133,29 @@ def compare_policies(old: Policy, new: Policy) -> list[Change]:
 
 
 def judge_call(
-    layers: Sequence[Policy], agent: Cn, tool: str, arguments: JsonValue, catalogue: Path | None = None
+    layers: Sequence[Policy],
+    agent: Cn,
+    tool: str,
+    arguments: JsonValue,
+    catalogue: Path | Mapping[str, PinnedTool] | None = None,
 ) -> Judgement:
     """What the daemon would make of a call, by the daemon's own function. Raises Malformed, ConfigError.
 
-    layers: the instance's policy first; without a catalogue the tool is taken for one that takes any arguments.
+    layers: the instance's policy first; catalogue: the accepted tools, or a file of them; without one the tool is
+    taken for one that takes any arguments.
     """
     from broker.config import expected_file
     from broker.rules.authority import expected
 
-    tools = expected_file.load_catalogue(catalogue) if catalogue else None
+    tools = expected_file.load_catalogue(catalogue) if isinstance(catalogue, Path) else catalogue
     return expected.consider(tools, layers, agent, tool, arguments)
+
+
+def check_tool(tool: PinnedTool) -> None:
+    """Could the daemon judge calls of this tool by its own schema? Raises Malformed."""
+    from broker.rules.authority import schema
+
+    schema.schema_of(tool)
 
 
 def try_expected(path: Path) -> Iterator[tuple[Case, Judgement, str]]:
@@ -144,3 +167,102 @@ def try_expected(path: Path) -> Iterator[tuple[Case, Judgement, str]]:
     for case in found.cases:
         judged = expected.consider(found.tools, found.layers, case.agent, case.tool, case.arguments)
         yield case, judged, expected.outcome(judged)
+
+
+def read_receipts(state: Path) -> Receipts:
+    """Every receipt that a state folder's journal holds. Raises Damaged where the journal is."""
+    from broker.rules.authority import receipts
+
+    return receipts.read(walk_journal(state))
+
+
+def exact_bytes(state: Path, found: Receipts, ref: PayloadRef, kept: Mapping[bytes, bytes]) -> bytes | None:
+    """The bytes of a reference; None once they are past their retention. Raises Damaged.
+
+    kept: bytes that were kept elsewhere, by SHA-256.
+    """
+    from broker.journal import payloads, segments
+    from broker.journal.disk import RealDisk
+
+    file = state / payloads.PAYLOADS / segments.name(ref.segment)
+    if ref.segment <= found.dropped and not file.exists():  # one that holds something in force stays
+        return kept.get(ref.digest)
+    return payloads.read_payload(RealDisk(), state, ref)
+
+
+class Examined(NamedTuple):
+    """What came of checking a receipt. problems: what does not hold; gone: whose exact bytes are no longer there."""
+
+    receipt: Receipt
+    problems: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def examine_receipts(
+    state: Path, found: Receipts, wanted: Sequence[Receipt], signers: Path, kept: Mapping[bytes, bytes]
+) -> list[Examined]:
+    """Check receipts again: each signature by ssh-keygen over the stored bytes, at the time it counted, and that what
+    was signed is what was recorded. kept: bytes that were kept elsewhere, by SHA-256. Raises Unavailable, Damaged.
+    """
+    import asyncio
+
+    return asyncio.run(_examined(state, found, wanted, signers, kept))
+
+
+async def _examined(
+    state: Path, found: Receipts, wanted: Sequence[Receipt], signers: Path, kept: Mapping[bytes, bytes]
+) -> list[Examined]:
+    from broker.journal.state import read_instance
+    from broker.trust.operator import OperatorTrust
+
+    trust = OperatorTrust(signers, read_instance(state))
+    known: dict[Digest, tuple[str, ...] | None] = {}
+    told = []
+    try:
+        for receipt in wanted:
+            problems, gone = list(receipt.flaws), []
+            for name, signature, unlike in _signatures(receipt):
+                if signature.armored.digest not in known:
+                    refs = (signature.raw, signature.armored)
+                    pair = [exact_bytes(state, found, ref, kept) for ref in refs]
+                    known[signature.armored.digest] = await _flaws(trust, signature, pair, unlike)
+                flaws = known[signature.armored.digest]
+                gone += [name] if flaws is None else []
+                problems += [f"{name}: {flaw}" for flaw in flaws or ()]
+            told.append(Examined(receipt, tuple(problems), tuple(gone)))
+    finally:
+        await trust.close()
+    return told
+
+
+def _signatures(receipt: Receipt) -> Iterator[tuple[str, Signature, Callable[[bytes], Sequence[str]]]]:
+    """Everything signed that a receipt rests on, and what would be wrong with what it says."""
+    from broker.rules.authority import receipts
+
+    if receipt.signature:
+        yield receipt.consent[0], receipt.signature, lambda raw: tuple(receipts.unlike(receipt, raw))
+    for one in receipt.policies:
+        if one.signature:
+            yield f"policy {one.digest[:12]}", one.signature, _order_check(one)
+
+
+def _order_check(one: Applied) -> Callable[[bytes], Sequence[str]]:
+    from broker.rules.authority import receipts
+
+    return lambda raw: () if receipts.orders(raw, one) else ("what was signed puts something else in force",)
+
+
+async def _flaws(
+    trust: OperatorTrust, signature: Signature, pair: Sequence[bytes | None], unlike: Callable[[bytes], Sequence[str]]
+) -> tuple[str, ...] | None:
+    """What is wrong with a signature; None where its bytes are gone."""
+    raw, armored = pair
+    if raw is None or armored is None:
+        return None
+    try:
+        verified = await trust.verify(raw, armored, signature.namespace, signature.at)
+        said = tuple(unlike(raw))
+    except (Untrusted, Malformed) as error:
+        return (str(error),)
+    other = () if verified.fingerprint == signature.fingerprint else ("another key signed than was recorded",)
+    return (*other, *said)

@@ -124,7 +124,8 @@ class Upkeep:
     async def drop_payloads(self) -> None:
         """Remove what is past its retention. Raises BrokerError, OSError."""
         through = await self.turn.take(partial(retention.drop, keep_s=self.keep_s), self.clock())
-        await asyncio.to_thread(payloads.drop, self.disk, self.folder.path, through)
+        keep = frozenset(self.turn.book.ledger.pinned())
+        await asyncio.to_thread(payloads.drop, self.disk, self.folder.path, through, keep)
 
     async def snapshot(self) -> None:
         """Make one once a segment is closed, in a process of its own: nobody waits for it. Raises Unavailable."""

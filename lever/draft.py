@@ -121,13 +121,16 @@ def _review_action(action: Action) -> None:
             show.say("    | " + line.replace("\\", "\\\\"))
         return
     if isinstance(action, LeaseAction):
-        show.say(f"    reads of account {show.safe(action.account)}: {action.ops} at most, in {action.ttl_seconds} s")
+        account = show.safe_json(json.dumps(action.account, ensure_ascii=False))
+        show.barred([f"reads of account {account}", f"{action.ops} at most, in {action.ttl_seconds} s"], words=True)
+        return
+    if isinstance(action, Approval):
+        quoted = [json.dumps(text, ensure_ascii=False) for text in (action.account, *action.resources)]
+        account, *resources = map(show.safe_json, quoted)
+        named = [f"tool      {action.tool}.{action.op}", *([f"account   {account}"] if action.account else [])]
+        show.barred([*named, *(f"resource  {one}" for one in resources), "uses      1"], words=True)
         return
     show.say(f"    {action.tool} {action.op}")
-    if isinstance(action, Approval):
-        for resource in action.resources:
-            show.json_text(f"    {json.dumps(resource, ensure_ascii=False)}")
-        return
     for line in json.dumps(action.args, indent=2, ensure_ascii=False, sort_keys=True).split("\n"):
         show.json_text("    " + line)
 

@@ -81,7 +81,7 @@ class Lever(click.Group):
         """The command of this name."""
         if cmd_name not in self._nouns:
             return None
-        found = getattr(import_module(self._nouns[cmd_name].module), cmd_name)
+        found = getattr(import_module(self._nouns[cmd_name].module), cmd_name.replace("-", "_"))
         assert isinstance(found, click.Command)
         return found
 

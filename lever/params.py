@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from broker.errors import Malformed
-from broker.wire import names, times
+from broker.wire import catalogue, names, times
 from broker.wire.names import Cn, DirectiveId, Generation, Instance, Instant
 from lever.where import Place
 
@@ -53,6 +53,17 @@ def _id(text: str) -> DirectiveId:
     return names.directive_id(text)
 
 
+def _server(text: str) -> str:
+    return catalogue.server_name(text)
+
+
+def _scope(text: str) -> str:
+    kind, separator, name = text.partition("/")
+    if text != "instance" and not (kind in ("tenant", "project", "agent") and separator):
+        raise Malformed("scope", "expected instance, tenant/NAME, project/NAME or agent/NAME")
+    return text if text == "instance" else f"{kind}/{names.cn(name)}"
+
+
 def _instance(text: str) -> Instance:
     return names.instance(text)
 
@@ -66,6 +77,8 @@ def _generation(text: str) -> Generation:
 
 
 CN = _Word("agent", _cn)
+SERVER = _Word("server", _server)
+SCOPE = _Word("scope", _scope)
 ID = _Word("id", _id)
 INSTANCE = _Word("name", _instance)
 DURATION = _Word("duration", _duration_s)

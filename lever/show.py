@@ -4,10 +4,11 @@ a terminal unescaped: every function here that prints escapes what it is given."
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _UNSEEN = re.compile(
 )
 _HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_BAR, _MORE = "    | ", "    : "
 _MARKS = 4
 """Vietnamese, Hebrew and Tibetan put two or three marks on a letter. A pile of them covers the lines around it, and one
 without a letter stands on what we wrote before it."""
@@ -117,10 +119,10 @@ def fail(lines: Sequence[str], hint: str) -> None:
         _line("hint:  ", sys.stderr, "bold cyan", safe(hint))
 
 
-def verdict(word: str, text: str, *, good: bool | None) -> None:
-    """One line of data that begins with how it went: good, bad, or None for in between."""
+def verdict(word: str, text: str, *, good: bool | None, words: bool = False) -> None:
+    """One line of data, or words, that begins with how it went: good, bad, or None for in between."""
     style = "bold yellow" if good is None else "bold green" if good else "bold red"
-    _line(f"{safe(word):<5}", sys.stdout, style, safe(text))
+    _line(f"{safe(word):<5}", sys.stderr if words else sys.stdout, style, safe(text))
 
 
 def below(text: str) -> None:
@@ -146,6 +148,42 @@ def facts(pairs: Mapping[str, str], *, words: bool = False) -> None:
     for name, value in pairs.items():
         if value:
             _line(f"{safe(name):<{width}}  ", stream, "dim", safe(value))
+
+
+def barred(lines: Iterable[str], *, words: bool = False) -> None:
+    """Foreign text, a bar before each line, and folded here before the terminal would: no part of it can begin a line
+    as one of ours begins."""
+    stream = sys.stderr if words else sys.stdout
+    for line in _behind_bars(lines, stream):
+        _line(line, stream)
+
+
+def paged(lines: Iterable[str]) -> None:
+    """The same as words; on a terminal a pager holds it until it was read."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        return barred(lines, words=True)
+    import click
+
+    click.echo_via_pager(f"{line}\n" for line in _behind_bars(lines, sys.stdout))
+
+
+def _behind_bars(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
+    room = os.get_terminal_size(stream.fileno()).columns - len(_BAR) if stream.isatty() else 0
+    for line in lines:
+        for number, part in enumerate(_folded(_fit(safe(line), stream), room)):
+            yield (_MORE if number else _BAR) + part
+
+
+def _folded(text: str, room: int) -> Iterator[str]:
+    """Parts that fit into so many columns; what may be two wide counts as two. room: 0 for as many as there are."""
+    begin = width = 0
+    for at, character in enumerate(text):
+        size = 2 if unicodedata.east_asian_width(character) in "WFA" else 1
+        if room > 0 and width + size > room:
+            yield text[begin:at]
+            begin, width = at, 0
+        width += size
+    yield text[begin:]
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

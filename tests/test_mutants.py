@@ -103,8 +103,8 @@ MUTANTS = [
         f"{SIGNERS}::test_a_file_that_cannot_be_trusted_hands_nothing_out_and_invalidates_nothing",
     ),
     Mutant(
-        "P12", "what rests on a removed key is not invalidated", "broker/daemon.py",
-        "        if not standing.bad.isdisjoint(self.book.by_signer):", "        if False:",
+        "P12", "what rests on a removed key is not invalidated", "broker/upholding.py",
+        "        if not standing.bad.isdisjoint(signers):", "        if False:",
         f"{SIGNERS}::test_removing_a_key_stops_the_next_operation_signed_with_it",
     ),
     Mutant(

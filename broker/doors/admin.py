@@ -90,7 +90,7 @@ class AdminRoutes:
     async def _invite(self, request: Request) -> Response:
         order = await self.desk.order(request, "agent_invite")
         params = order.envelope.params
-        check_params(params, {"cn", "ticket_digest"}, {"expires_s", "nonce"})
+        check_params(params, {"cn", "ticket_digest"}, {"expires_s", "tenant", "project", "nonce"})
         cn = names.cn(params["cn"], "params.cn")
         decide = partial(
             admin.invite,
@@ -98,6 +98,8 @@ class AdminRoutes:
             cn=cn,
             ticket_digest=_digest(params["ticket_digest"]),
             expires_s=self._ticket_s(params),
+            tenant=names.cn(params["tenant"], "params.tenant") if "tenant" in params else "",
+            project=names.cn(params["project"], "params.project") if "project" in params else "",
         )
         expires_at = await self.desk.turn.take(decide, self.desk.clock())
         bundle = {"broker_ca": self.bundle.broker_ca, "broker_url": self.bundle.broker_url}

@@ -107,13 +107,8 @@ class AuthorityRoutes:
         params = _params(order, set(), {"server"})
         book, _ = await self._read(order)
         wanted = (server_name(params["server"], "params.server"),) if "server" in params else self.servers.names
-        found = {server: rows.tools(book, server, await self._seen(server)) for server in wanted}
+        found = {server: rows.tools(book, server, await self.servers.definitions(server)) for server in wanted}
         return answer(200, {"servers": found})
-
-    async def _seen(self, server: str) -> tuple[PinnedTool, ...]:
-        seen = await self.servers.definitions(server)
-        await self._take(partial(orders.see_tools, server=server, seen=seen))
-        return seen
 
     async def _tools_accept(self, order: admin.Order, attached: bytes) -> Response:
         _params(order, {"digest"})
@@ -137,9 +132,7 @@ class AuthorityRoutes:
 
     async def _request_deny(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"id"}, {"note"})
-        note = params.get("note", "")
-        if len(note.encode()) > bodies.MAX_NOTE_BYTES:
-            raise Malformed("params.note", f"expected at most {bodies.MAX_NOTE_BYTES} bytes")
+        note = _note(params.get("note", ""))
         await self._take(partial(consent.deny, order=order, id=params["id"], note=note))
         return answer(200, {"denied": True})
 
@@ -182,7 +175,7 @@ class AuthorityRoutes:
 
     async def _outcome_note(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"claim", "note"})
-        decide = partial(orders.note_outcome, order=order, claim=params["claim"], note=params["note"])
+        decide = partial(orders.note_outcome, order=order, claim=params["claim"], note=_note(params["note"]))
         return answer(200, {"noted": await self._take(decide)})
 
     async def _usage(self, request: Request) -> Response:
@@ -201,6 +194,12 @@ class AuthorityRoutes:
 def _params(order: admin.Order, required: set[str], optional: set[str] = frozenset()) -> dict[str, str]:  # type: ignore[assignment]
     check_params(order.envelope.params, required, {*optional, "nonce"})
     return order.envelope.params
+
+
+def _note(note: str) -> str:
+    if len(note.encode()) > bodies.MAX_NOTE_BYTES:
+        raise Malformed("params.note", f"expected at most {bodies.MAX_NOTE_BYTES} bytes")
+    return note
 
 
 def _scope(word: str) -> str:

@@ -1,4 +1,4 @@
-"""What /mcp is made of: the SDK's server with the directive tools, each carried out by the agent door."""
+"""What /mcp is made of: the SDK's server with the directive tools and the brokered ones, carried out by the door."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from typing import Any
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent
 
 from broker.doors.agent import AgentDoor
 from broker.doors.http import Request
 from broker.doors.mcp import CALLER, MAX_BODY_BYTES, MESSAGE, REQUEST
 from broker.doors.tools import ToolRoutes
 from broker.errors import BrokerError, Malformed, Reason, Refused
-from broker.wire import bodies, names
 from broker.wire import directive_tools as tools
+from broker.wire import mcp_shapes, names
 from broker.wire.caller import Caller
 from broker.wire.names import Instant
 
 ATTEMPT = "lever.dev/attempt"
-CALL_ID = "lever.dev/call_id"
-WAIT_S = "lever.dev/wait_s"
 _SAID = {
     Reason.RATE_LIMITED: "too many calls: wait a minute",
     Reason.CLOCK_BEHIND: "the broker's clock is behind its journal: nothing is decided until the operator mends it",
@@ -36,7 +34,7 @@ def manager(door: AgentDoor, brokered: ToolRoutes, version: str) -> StreamableHT
     async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         assert context.request is not None
         listed = [*tools.TOOLS, *brokered.gateway.tools(context.request.scope[CALLER])]
-        return ListToolsResult(tools=[Tool.model_validate(tool) for tool in listed])
+        return ListToolsResult(tools=mcp_shapes.tools(listed, context.protocol_version))
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
         assert context.request is not None
@@ -72,15 +70,10 @@ def manager(door: AgentDoor, brokered: ToolRoutes, version: str) -> StreamableHT
 async def _brokered(brokered: ToolRoutes, name: str, scope: Any, context: Context) -> CallToolResult:
     """A tool behind the gateway. Its arguments are those that the door has read, not what the SDK made of them."""
     await brokered.door.limit("call", scope[CALLER])
-    meta = context.meta or {}
-    call_id, wait_s = meta.get(CALL_ID, ""), meta.get(WAIT_S, 0)
-    if type(wait_s) is not int or not 0 <= wait_s <= bodies.MAX_CALL_WAIT_S:
-        raise Malformed(WAIT_S, f"expected a whole number from 0 to {bodies.MAX_CALL_WAIT_S}")
-    arguments = scope[MESSAGE]["params"].get("arguments", {})
-    result = await brokered.called(
-        scope[CALLER], name, arguments, names.attempt(call_id, CALL_ID) if call_id else "", float(wait_s)
-    )
-    return CallToolResult.model_validate(result)
+    call_id, wait_s = mcp_shapes.said_of(context.meta)
+    arguments = scope[MESSAGE]["params"].get("arguments")
+    result = await brokered.called(scope[CALLER], name, {} if arguments is None else arguments, call_id, float(wait_s))
+    return mcp_shapes.result(result, context.protocol_version)
 
 
 async def _answer(door: AgentDoor, call: tools.Call, request: Request, caller: Caller, attempt: str) -> bytes:

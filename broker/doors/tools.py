@@ -9,13 +9,12 @@ from broker.doors.agent import AgentDoor
 from broker.doors.http import Request, Response, Route
 from broker.errors import Malformed, Reason, Refused
 from broker.rules import identity
-from broker.wire import answers, bodies, tool_results
+from broker.wire import answers, bodies, own_tools, tool_results
 from broker.wire.caller import Caller
 from broker.wire.strict_json import JsonObject, JsonValue
 from broker.wire.tool_results import Result
 
 MAX_BODY_BYTES = 131072
-OWN = ("lease_request", "lease_release", "request_status")
 
 
 class Gateway(Protocol):
@@ -57,7 +56,8 @@ class ToolRoutes:
         try:
             return await self.gateway.call(caller, name, arguments, call_id=call_id, wait_s=wait_s)
         except Malformed as error:
-            return tool_results.refused(Reason.UNKNOWN_TOOL, str(error))
+            reason = Reason.INVALID_ARGUMENTS if name in own_tools.NAMES else Reason.UNKNOWN_TOOL
+            return tool_results.refused(reason, str(error))
         except Refused as error:
             if error.reason in BARS:
                 raise

@@ -23,7 +23,7 @@ class PayloadScan:
     """One pass over the payload segments of this moment, beside a Chain made before: references come in their order.
 
     After `finish`, `end` says where the next payload goes. Frames that no record names are whole or a torn tail.
-    Segments may be missing at the beginning, as far as the records say that they were `dropped`.
+    Segments may be missing, as far as the records say that they were `dropped`; what of them is there is judged.
     """
 
     def __init__(self, disk: Disk, path: Path, instance: Instance, begin: Snapshot | None = None) -> None:
@@ -35,11 +35,7 @@ class PayloadScan:
         self._there = segments.extent(disk, self._folder)
         self._frames: Iterator[Found] = iter(())
         self._ahead: Found | None = None
-        self._told: set[int] = set()
         self._unread: dict[int, int] = {}  # by segment that is not there, the first record that names it
-        self._first = self._there.numbers[0] if self._there.numbers else 1
-        if self._first > 1:
-            self.end = Position(self._first - 1, 0)
         if begin and begin.payloads.segment in self._there.numbers:
             self.end = begin.payloads
             file = self._folder / segments.name(self.end.segment)
@@ -48,12 +44,10 @@ class PayloadScan:
 
     def check(self, ref: PayloadRef, seq: int) -> list[Problem]:
         """What is wrong with the bytes that this reference of record `seq` names. Raises OSError."""
-        if ref.segment < self._first and self._there.numbers:
+        if ref.segment not in self._there.numbers:
             self._unread.setdefault(ref.segment, seq)
             return []
-        problems = list(self._reach(ref, seq)) if not self._reached(ref) else []
-        if ref.segment in self._told:
-            return problems
+        problems = list(self._reach(ref)) if not self._reached(ref) else []
         if self._ahead is not None and self._reached(ref):
             words = _differs(self._ahead, ref)
             self._step()
@@ -66,25 +60,23 @@ class PayloadScan:
     def _reached(self, ref: PayloadRef) -> bool:
         return self._ahead is not None and self._ahead.offset == ref.offset and self.end.segment == ref.segment
 
-    def _reach(self, ref: PayloadRef, seq: int) -> Iterator[Problem]:
-        if ref.segment > self.end.segment and ref.segment not in self._told:
-            if ref.segment in self._there.numbers:
-                yield from self._pass(ref.segment)
-            else:
-                yield self._missing(ref.segment, seq)
+    def _reach(self, ref: PayloadRef) -> Iterator[Problem]:
+        if ref.segment > self.end.segment:
+            yield from self._pass(ref.segment)
         while ref.segment == self.end.segment and self._ahead and self._ahead.offset < ref.offset:
             yield from self._unnamed(last=False)
 
     def finish(self) -> Iterator[Problem]:
         """Judge what lies behind the last reference. Raises OSError."""
-        if self._there.numbers:
-            yield from self._pass(self._there.numbers[-1])
-        elif 1 not in self._told:
-            yield self._missing(1, None)
+        there = self._there.numbers
+        newest = there[-1] if there else 1
+        yield from self._pass(newest)
         while self._ahead:
             yield from self._unnamed(last=True)
-        if self._there.numbers and self._first > self.dropped + 1:
-            yield self._missing(self.dropped + 1, self._unread.get(self.dropped + 1))
+        gone = {*self._unread, *range(self.dropped + 1, newest + 1)}.difference(there)
+        for number in sorted(number for number in gone if number > self.dropped):
+            seq = self._unread.get(number)
+            yield Problem(Kind.MISSING, _file(number), 0, seq, f"payload segment {number}", "no such file")
 
     def _pass(self, last: int) -> Iterator[Problem]:
         """Go on to this segment, through all between."""
@@ -93,8 +85,6 @@ class PayloadScan:
                 continue
             while self._ahead:
                 yield from self._unnamed(last=False)
-            if number != self.end.segment + 1 and self.end.segment + 1 not in self._told:
-                yield self._missing(self.end.segment + 1, None)
             file = self._folder / segments.name(number)
             self._frames = segments.frames(self._disk, file, self._there.limit(number))
             first = next(self._frames, None)
@@ -116,20 +106,20 @@ class PayloadScan:
             self.end = Position(self.end.segment, self._ahead.end or 0)
         self._ahead = next(self._frames, None)
 
-    def _missing(self, number: int, seq: int | None) -> Problem:
-        self._told.add(number)
-        return Problem(Kind.MISSING, _file(number), 0, seq, f"payload segment {number}", "no such file")
-
 
 def end_of(ref: PayloadRef) -> Position:
     """Just behind the frame that a reference names."""
     return Position(ref.segment, ref.offset + ref.length + frame.OVERHEAD_BYTES)
 
 
-def drop(disk: Disk, path: Path, through: int) -> None:
-    """Remove the payload segments up to this one: a durable record says so. Raises OSError."""
+def drop(disk: Disk, path: Path, through: int, keep: frozenset[int] = frozenset()) -> None:
+    """Remove the payload segments up to this one: a durable record says so. Raises OSError.
+
+    keep: those that hold something that is in force all the same.
+    """
     folder = path / PAYLOADS
-    numbers = [number for number in segments.extent(disk, folder).numbers if number <= through]
+    there = segments.extent(disk, folder).numbers
+    numbers = [number for number in there if number <= through and number not in keep]
     for number in numbers:
         disk.remove(folder / segments.name(number))
     if numbers:

@@ -98,9 +98,20 @@ def revoke(book: Book, now: Instant, *, order: Order, id: DirectiveId) -> Decisi
 
 
 def invite(
-    book: Book, now: Instant, *, order: Order, cn: Cn, ticket_digest: Digest, expires_s: int
+    book: Book,
+    now: Instant,
+    *,
+    order: Order,
+    cn: Cn,
+    ticket_digest: Digest,
+    expires_s: int,
+    tenant: str = "",
+    project: str = "",
 ) -> Decision[Instant]:
-    """A single-use ticket for a name; earlier unredeemed ones of that name are void. The answer is its expiry."""
+    """A single-use ticket for a name; earlier unredeemed ones of that name are void. The answer is its expiry.
+
+    tenant, project: the layers of policy that the agent will stand under.
+    """
     if flaw := flaw_of(book, now, order, book.instance):
         return order.request.refuse(*flaw)
     if cn == SELFTEST:
@@ -108,7 +119,7 @@ def invite(
     if ticket_digest in book.tickets:
         return order.request.refuse(Reason.BAD_PARAMS, "this ticket was used before")
     expires_at = Instant(now + expires_s * SECOND)
-    fact = AgentInvited(cn, ticket_digest, expires_at, order.verified.fingerprint)
+    fact = AgentInvited(cn, ticket_digest, expires_at, order.verified.fingerprint, tenant, project)
     return Decision((order.accepted, Draft(fact)), expires_at)
 
 

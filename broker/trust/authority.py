@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from broker.errors import Damaged, Fatal, Untrusted
 from broker.trust import authority_file
 from broker.trust.csr import UNREADABLE, AgentKey
+from broker.wire.escape import escaped
 from broker.wire.names import Cn, Digest, Generation, Instance, Instant
 from broker.wire.times import SECOND
 
@@ -84,7 +85,7 @@ class CertificateAuthority:
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != public_key:
             raise Damaged(f"{path}: the private key does not belong to the certificate")
         if subject != _authority_name(instance):
-            found = subject.rfc4514_string()
+            found = escaped(subject.rfc4514_string())
             raise Fatal(f'{path} is the authority of "{found}", expected that of instance {instance}')
         return cls(instance, key, certificate)
 

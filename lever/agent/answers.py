@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from broker.errors import Malformed
 from broker.wire import names, strict_json, times
@@ -12,8 +14,13 @@ from broker.wire.strict_json import JsonObject
 
 MAX_BYTES = 524_288
 """A statement's 64 KiB may grow sixfold where a broker escapes characters, plus room."""
+MAX_RESULT_BYTES = 65 * 1024 * 1024
+"""The most that an operator may let one tool answer, plus room."""
 MAX_POINTERS = 10_000
 _STATES = frozenset({"scheduled", "active", "consumed", "revoked", "invalidated", "expired"})
+
+Result: TypeAlias = dict[str, Any]
+"""MCP's CallToolResult, as plain JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,34 @@ def pointers(raw: bytes) -> tuple[Waiting, ...]:
     if not isinstance(found, list) or len(found) > MAX_POINTERS:
         raise Malformed("answer.pointers", f"expected a list of at most {MAX_POINTERS}")
     return tuple(_pointer(item, f"answer.pointers[{index}]") for index, item in enumerate(found))
+
+
+def tools(raw: bytes) -> list[dict[str, Any]]:
+    """The definitions of the tools that this agent may call or ask for. Raises Malformed."""
+    found = _loose(raw).get("tools")
+    if not isinstance(found, list) or not all(isinstance(one, dict) and "name" in one for one in found):
+        raise Malformed("answer.tools", "expected a list of tools")
+    return found
+
+
+def result(raw: bytes) -> Result:
+    """What came of a tool call. Raises Malformed."""
+    found = _loose(raw)
+    if "content" not in found:
+        raise Malformed("answer.content", "missing")
+    return found
+
+
+def _loose(raw: bytes) -> dict[str, Any]:
+    """An object that holds a tool server's own words: those need keep to no rule of ours, and nothing is decided on
+    them."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("answer", "not one JSON value") from error
+    if not isinstance(value, dict):
+        raise Malformed("answer", "expected a JSON object")
+    return value
 
 
 def _pointer(item: object, where: str) -> Waiting:

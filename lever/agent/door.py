@@ -15,13 +15,18 @@ import httpx2
 
 from broker.errors import Malformed
 from broker.wire import times
+from broker.wire.bodies import CALL_BODY_MAX_BYTES
 from broker.wire.names import DirectiveId, Instant
 from lever.agent import answers
-from lever.agent.answers import Consumed, Waiting
+from lever.agent.answers import Consumed, Result, Waiting
 from lever.agent.failures import Barred, Missed, NotReachable, RateLimited, Unverified
 
 CONNECT_S = 4.0
 READ_S = 8.0
+LIST_S = 3.0
+"""A harness that starts waits for its tools, with the broker there or not."""
+CALL_S = 310.0
+"""The broker ends every call within 300 s."""
 _INVITE = "ask the operator for a new invite: lever agent invite NAME"
 _OF_ANOTHER_TIME = {9: "begins later", 10: "has ended"}
 """OpenSSL's verdicts on a certificate's dates. A broker renews its own in time, so it is one of the two clocks."""
@@ -95,6 +100,20 @@ class Door:
         path = "/inbox" + ("?" + urlencode(query) if query else "")
         return self._read(answers.pointers, self._call("GET", path, None, self._read_s + wait_s))
 
+    def tools(self) -> list[dict[str, Any]]:
+        """The definitions of the brokered tools that the caller may call or ask for; soon, or not at all."""
+        raw = self._call("GET", "/tools", None, LIST_S, connect_s=LIST_S, max_bytes=answers.MAX_RESULT_BYTES)
+        return self._read(answers.tools, raw)
+
+    def call(self, name: str, arguments: dict[str, Any], call_id: str, wait_s: int) -> Result:
+        """What a tool call came to, refusals too; under the same call_id it is carried out once. Raises Malformed."""
+        body = {"name": name, "arguments": arguments, "call_id": call_id, "wait_s": wait_s}
+        raw = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        if len(raw) > CALL_BODY_MAX_BYTES:
+            raise Malformed("arguments", f"{len(raw)} bytes with what goes with them, more than {CALL_BODY_MAX_BYTES}")
+        answer = self._call("POST", "/tools/call", raw, CALL_S + wait_s, max_bytes=answers.MAX_RESULT_BYTES)
+        return self._read(answers.result, answer)
+
     def _post(self, path: str, body: dict[str, str]) -> bytes:
         return self._call("POST", path, json.dumps(body).encode(), self._read_s)
 
@@ -107,7 +126,16 @@ class Door:
                 hint="compare `lever --version` here and at the broker",
             ) from error
 
-    def _call(self, method: str, path: str, body: bytes | None, read_s: float) -> bytes:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        read_s: float,
+        *,
+        connect_s: float | None = None,
+        max_bytes: int = answers.MAX_BYTES,
+    ) -> bytes:
         headers = {"content-type": "application/json"} if body is not None else {}
         try:
             with ExitStack() as stack:
@@ -117,10 +145,10 @@ class Door:
                         self._url + path,
                         content=body,
                         headers=headers,
-                        timeout=httpx2.Timeout(self._timeout.connect, read=read_s),
+                        timeout=httpx2.Timeout(connect_s or self._timeout.connect, read=read_s),
                     )
                 )
-                content = _content(response)
+                content = _content(response, max_bytes)
         except httpx2.TransportError as error:
             raise self._no_answer(error) from error
         return self._accepted(response.status_code, content)
@@ -171,15 +199,15 @@ class Door:
         )
 
 
-def _content(response: httpx2.Response) -> bytes:
+def _content(response: httpx2.Response, max_bytes: int) -> bytes:
     """The body as it came over the wire, capped while it comes. Raises Unverified."""
     content = bytearray()
     if response.headers.get("content-encoding", "identity") != "identity":
         raise Unverified("the broker's answer is compressed, which was not asked for")
     for chunk in response.iter_raw():
         content += chunk
-        if len(content) > answers.MAX_BYTES:
-            raise Unverified(f"the broker's answer is larger than {answers.MAX_BYTES} bytes")
+        if len(content) > max_bytes:
+            raise Unverified(f"the broker's answer is larger than {max_bytes} bytes")
     return bytes(content)
 
 

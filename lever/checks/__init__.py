@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lever.checks import broker, keys, ssh, state
+from lever.checks import broker, keys, servers, ssh, state
 from lever.checks.finding import Finding
 from lever.exits import CliError
 from lever.where import Place
@@ -22,5 +22,13 @@ def every(place: Place) -> Iterator[Finding]:
         yield from (Finding("configuration", "fail", text, error.hint) for text in (error.text, *error.more))
         return
     yield Finding("configuration", "ok", f"{place.config_path}, instance {config.instance}")
-    for check in (state.config, keys.signers, keys.signing_key, state.folder, state.journal, broker.answers):
+    for check in (
+        state.config,
+        keys.signers,
+        keys.signing_key,
+        state.folder,
+        state.journal,
+        servers.confined,
+        broker.answers,
+    ):
         yield from check(place)

@@ -56,9 +56,19 @@ def agent() -> None:
 @click.option(
     "--expires", "expires_s", type=DURATION, metavar="DUR", help="How long the ticket works. Else limits.ticket_s."
 )
+@click.option("--tenant", type=CN, metavar="NAME", help="Whose policy narrows the instance's for this agent.")
+@click.option("--project", type=CN, metavar="NAME", help="Whose policy narrows it further.")
 @with_key
 @as_json
-def invite(place: Place, name: Cn, out: Path | None, expires_s: int | None, as_json: bool) -> None:
+def invite(
+    place: Place,
+    name: Cn,
+    out: Path | None,
+    expires_s: int | None,
+    tenant: Cn | None,
+    project: Cn | None,
+    as_json: bool,
+) -> None:
     """Write the bundle with which an agent enrols.
 
     It works once, for this name, until it expires, and holds a secret: hand it over in a way you trust. The file is
@@ -69,7 +79,7 @@ def invite(place: Place, name: Cn, out: Path | None, expires_s: int | None, as_j
         raise CliError("expected one of --out and --json: the bundle goes to one place", hint=f"--out {out}")
     with ExitStack() as opened:
         file = None if as_json else opened.enter_context(new_file(path))
-        made, expires_at = _invited(place, name, expires_s)
+        made, expires_at = _invited(place, name, expires_s, {"tenant": tenant, "project": project})
         if file is None:
             return show.data(_members(made))
         file.write(bundle.encode(made))
@@ -167,12 +177,13 @@ def _turned(place: Place, verb: str, done: str, name: Cn, as_json: bool, why_not
         show.put(f"{done} {name}")
 
 
-def _invited(place: Place, name: Cn, expires_s: int | None) -> tuple[Bundle, str]:
+def _invited(place: Place, name: Cn, expires_s: int | None, layers: dict[str, Cn | None]) -> tuple[Bundle, str]:
     """A bundle with a ticket that the broker knows by its digest alone, and when the ticket ends."""
     from lever.envelopes import change
 
     ticket = secrets.token_urlsafe(32)
     params = {"cn": str(name), "ticket_digest": hashlib.sha256(ticket.encode()).hexdigest()}
+    params |= {layer: str(of) for layer, of in layers.items() if of}
     if expires_s is not None:
         params["expires_s"] = str(expires_s)
     answer = change(place, "/admin/agent_invite", "agent_invite", params)

@@ -1,4 +1,4 @@
-"""`lever agent enrol|renew|consume|check|inbox`: what runs beside an agent, from its bundle or its identity folder.
+"""`lever agent enrol|renew|consume|check|report|inbox|mcp`: what runs beside an agent, from bundle or identity folder.
 
 What does the work is imported by the command that needs it: TLS and X.509 would slow every other command down.
 """
@@ -23,6 +23,7 @@ from broker.wire import pointer, times
 from broker.wire.bodies import OUTCOMES
 from broker.wire.names import DirectiveId, Instant
 from lever import show
+from lever.commands import agent_tools
 from lever.exits import CliError, Exit
 from lever.groups import examples
 from lever.params import ID, INSTANT, as_json, with_identity
@@ -37,7 +38,7 @@ _BUNDLE = "LEVER_BUNDLE"
 
 def register(group: click.Group) -> None:
     """Hang the agent's side into `lever agent`."""
-    for command in (enrol, renew, consume, check, report, inbox, mcp, skill):
+    for command in (enrol, renew, consume, check, report, inbox, agent_tools.tools, agent_tools.call, mcp, skill):
         group.add_command(command)
 
 
@@ -193,10 +194,11 @@ def report(id: DirectiveId, outcome: str, note: str, path: Path, as_json: bool) 
 @click.command(epilog=examples("lever agent mcp", "lever agent mcp --identity /run/agent/identity"))
 @with_identity
 def mcp(path: Path) -> None:
-    """Serve the directive tools to the agent's harness.
+    """Serve the agent's tools to its harness.
 
-    The harness starts it and speaks MCP over standard input and output. It listens nowhere, renews the certificate
-    while it runs, and goes on when the broker restarts or a new bundle replaces the identity.
+    The directive tools, and those that the broker has for this agent. The harness starts it and speaks MCP over
+    standard input and output. It listens nowhere, renews the certificate while it runs, and goes on when the broker
+    restarts or a new bundle replaces the identity.
     """
     from threading import Thread
 

@@ -1,19 +1,23 @@
-"""`lever policy`: check, compare and try policies, offline, by the broker's own judgement."""
+"""`lever policy`: check, compare and try policies offline, by the broker's own judgement; put them in force."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from broker.errors import Malformed
 from broker.wire import strict_json
+from broker.wire.catalogue import server_name
 from broker.wire.names import Cn
 from lever import show
 from lever.exits import CliError, Exit
 from lever.groups import Story, examples
-from lever.params import CN, PATH, as_json
+from lever.params import CN, PATH, SCOPE, as_json, with_key
+from lever.where import Place
 
 if TYPE_CHECKING:
     from broker.offline import Change, Judgement, Policy
@@ -24,9 +28,10 @@ _EFFECTS = {"wider": False, "stricter": True, "other": None}
 
 @click.group(cls=Story)
 def policy() -> None:
-    """Check, compare and try policies.
+    """Check, try and apply policies.
 
-    Works offline: a policy file is judged here by the same function as in the broker, and nothing is applied.
+    check, diff and test work offline: a policy file is judged here by the same function as in the broker. What apply
+    puts in force is what was shown, and signed by you.
     """
 
 
@@ -74,32 +79,43 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
     epilog=examples(
         'lever policy explain worker-a files.read_file \'{"path": "/srv/a"}\' \\\n    --policy policy.yaml',
         "lever policy explain worker-a mail.send @call.json --policy policy.yaml \\\n    --catalogue tools.json",
+        "lever policy explain worker-a mail.send @call.json    # as it is in force",
     )
 )
 @click.argument("agent", type=CN)
 @click.argument("tool")
 @click.argument("arguments", metavar="ARGS")
-@click.option("--policy", "files", type=PATH, multiple=True, required=True, metavar="FILE",
-              help="The instance's policy; again for each further layer.")  # fmt: skip
+@click.option("--policy", "files", type=PATH, multiple=True, metavar="FILE",
+              help="The instance's policy; again for each further layer. Else those in force.")  # fmt: skip
 @click.option("--catalogue", type=PATH, metavar="FILE", help="The accepted tools, as JSON by server.")
+@with_key
 @as_json
 def explain(
-    agent: Cn, tool: str, arguments: str, files: tuple[Path, ...], catalogue: Path | None, as_json: bool
+    place: Place,
+    agent: Cn,
+    tool: str,
+    arguments: str,
+    files: tuple[Path, ...],
+    catalogue: Path | None,
+    as_json: bool,
 ) -> None:
     """Show step by step what would come of a call.
 
-    TOOL is server.tool; ARGS are its arguments as a JSON object, or @FILE. Without --catalogue the tool is taken for
-    one that takes any arguments and says nothing of itself. Nothing is called.
+    TOOL is server.tool; ARGS are its arguments as a JSON object, or @FILE. Without --policy the running broker is
+    asked for the policies in force and the accepted tools. With it, and without --catalogue, the tool is taken for one
+    that takes any arguments and says nothing of itself. Nothing is called.
     """
     from broker import offline
+    from lever import in_force
 
-    layers = [_load(file) for file in files]
     given = strict_json.parse(_given(arguments), "arguments")
-    judged = _told(lambda: offline.judge_call(layers, agent, tool, given, catalogue))
+    layers = [_load(file) for file in files] or in_force.layers(place, agent)
+    accepted = catalogue if files or catalogue else in_force.catalogue(place, _server(tool))
+    judged = _told(lambda: offline.judge_call(layers, agent, tool, given, accepted))
     if as_json:
         show.data(_data(judged))
         return
-    if catalogue is None:
+    if accepted is None:
         show.say("without --catalogue: the tool's own definition is not known here")
     for step in judged.steps:
         show.put(f"{step.number}  {step.text}")
@@ -136,6 +152,75 @@ def test(file: Path, as_json: bool) -> None:
         show.say(f"all {tried} decisions are as expected", "bold green")
 
 
+@policy.command(epilog=examples("lever policy apply policy.yaml", "lever policy apply team.yaml --scope project/site"))
+@click.argument("file", type=PATH)
+@click.option(
+    "--scope",
+    type=SCOPE,
+    default="instance",
+    metavar="SCOPE",
+    help="instance; or tenant/N, project/N, agent/N to narrow.",
+)
+@click.option("--yes", is_flag=True, help="Sign without asking.")
+@with_key
+@as_json
+def apply(place: Place, file: Path, scope: str, yes: bool, as_json: bool) -> None:
+    """Put a policy FILE in force, for all agents or for a layer of them.
+
+    What changes against the one in force is shown before you sign it. A layer can only narrow what the instance's
+    policy allows.
+    """
+    from broker import offline
+    from lever import in_force
+    from lever.envelopes import attach
+
+    new = _load(file)
+    old = in_force.policies(place).get(scope)
+    show.say(f"For {scope}: {old.version if old else 'no policy'} -> {new.version}")
+    for change in offline.compare_policies(old, new) if old else ():
+        show.verdict(*_changed(change), good=_EFFECTS[change.effect], words=True)
+    if old is None:
+        counts = (len(new.allowed), len(new.approval_required), len(new.denied))
+        show.say("{} allowed, {} approval_required, {} denied".format(*counts))
+    for text in offline.policy_warnings(new):
+        show.warn(text)
+    answer = attach(place, "policy_apply", {"scope": scope}, new.raw, yes=yes)
+    show.data(answer) if as_json else show.put(f"{scope} is under {answer.get('version')}")
+
+
+@policy.command("show", epilog=examples("lever policy show", "lever policy show --scope instance --json"))
+@click.option("--scope", type=SCOPE, metavar="SCOPE", help="Only this one's.")
+@with_key
+@as_json
+def show_(place: Place, scope: str | None, as_json: bool) -> None:
+    """Show the policies in force, each with its digest.
+
+    The policy itself is the canonical JSON that was signed.
+    """
+    from lever import in_force
+
+    found = {name: one for name, one in in_force.policies(place).items() if scope in (None, name)}
+    if as_json:
+        rows = [
+            {"scope": name, "version": one.version, "digest": one.digest.hex(), "policy": json.loads(one.raw)}
+            for name, one in found.items()
+        ]
+        return show.data({"policies": rows})
+    for name, one in found.items():
+        show.facts({"scope": name, "policy": one.version, "digest": f"sha256:{one.digest.hex()}"})
+        text = json.dumps(json.loads(one.raw), indent=2, ensure_ascii=False)
+        show.barred(show.safe_json(line) for line in text.split("\n"))
+    if not found:
+        show.say(f"no policy is in force{f' for {scope}' if scope else ''}; lever policy apply FILE")
+
+
+def _server(tool: str) -> str:
+    server, dot, _ = tool.partition(".")
+    if not dot:
+        raise Malformed("tool", "expected server.tool")
+    return server_name(server)
+
+
 def _load(file: Path) -> Policy:
     from broker import offline
 
@@ -164,7 +249,11 @@ def _given(arguments: str) -> bytes:
 
 
 def _show_change(change: Change) -> None:
-    show.verdict(f"{change.effect:<10}", f"{change.what}: {change.old} -> {change.new}", good=_EFFECTS[change.effect])
+    show.verdict(*_changed(change), good=_EFFECTS[change.effect])
+
+
+def _changed(change: Change) -> tuple[str, str]:
+    return f"{change.effect:<10}", f"{change.what}: {change.old} -> {change.new}"
 
 
 def _verdict(judged: Judgement) -> tuple[str, str]:

@@ -1,10 +1,14 @@
+"""What the operator allows, through the real doors of a real broker with real tool servers behind it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.authority.desk import Desk, desk
+from tests.authority.table import Table
 
 
 @pytest.fixture(scope="module")
@@ -13,3 +17,19 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     made = desk(tmp_path_factory.mktemp("office")).open()
     yield made
     made.rig.close()
+
+
+@pytest.fixture
+def own_office(tmp_path: Path) -> Iterator[Desk]:
+    """The same, for a test that kills it or changes what all stand under."""
+    made = desk(tmp_path / "office").open()
+    yield made
+    made.rig.close()
+
+
+@pytest.fixture
+def table() -> Iterator[Table]:
+    """The rules alone. Whatever a test does, what a start or a snapshot would read of it is the same."""
+    made = Table()
+    yield made
+    made.check()

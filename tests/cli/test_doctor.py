@@ -182,3 +182,32 @@ def test_an_agent_socket_that_nobody_listens_on(cli: Cli, instance: Path, path: 
     _, found = checks(cli, instance, path, SSH_AUTH_SOCK=str(path.parent / "agent"))
     assert found[0]["about"] == "ssh-agent"
     assert "nothing answers" in found[0]["text"]
+
+
+SERVERS = """
+servers:
+  open: {command: [/bin/true], sandbox: none}
+  shut: {command: [/bin/true]}
+"""
+
+
+def test_a_server_with_the_brokers_own_rights_is_named(cli: Cli, instance: Path, path: Path) -> None:
+    config = instance / "lever.yaml"
+    config.write_text(config.read_text() + SERVERS)
+    status, found = checks(cli, instance, path)
+    assert (status, [check["about"] for check in found]) == (0, ["tool server"])
+    assert found[0]["text"].startswith("open runs with all rights of the broker")
+    assert "sandbox: {read" in found[0]["hint"]
+
+
+def test_without_bubblewrap_a_confined_server_is_told_as_one_that_will_not_start(
+    cli: Cli, instance: Path, path: Path, tmp_path: Path
+) -> None:
+    config = instance / "lever.yaml"
+    config.write_text(config.read_text() + SERVERS)
+    for name in ("ssh-keygen", "ssh-add"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    status, found = checks(cli, instance, path, PATH=str(tmp_path))
+    assert status == 6
+    assert "shut will not be started" in found[-1]["text"]
+    assert found[-1]["hint"] == "sudo apt-get install bubblewrap"

@@ -80,8 +80,21 @@ def test_every_command_takes_json(words: str) -> None:
 
 
 def test_the_nouns_are_listed_in_the_order_in_which_one_meets_them() -> None:
-    listed = [line.split()[0] for line in help_of("lever").partition("Commands:")[2].splitlines()[1:9]]
-    assert listed == ["init", "broker", "agent", "directive", "policy", "journal", "doctor", "completion"]
+    listed = [line.split()[0] for line in help_of("lever").partition("Commands:")[2].splitlines()[1:16]]
+    acting = [
+        "init",
+        "broker",
+        "agent",
+        "directive",
+        "policy",
+        "tools",
+        "request",
+        "lease",
+        "run",
+        "stop-all",
+        "resume",
+    ]
+    assert listed == [*acting, "receipt", "journal", "doctor", "completion"]
 
 
 @pytest.mark.parametrize("noun", NOUNS)

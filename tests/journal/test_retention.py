@@ -58,6 +58,21 @@ async def test_a_segment_that_no_record_lets_go_is_missed(tmp_path: Path, droppe
     assert [problem.kind for problem in inspect.verify(tmp_path / "state").problems] == ["missing"]
 
 
+async def test_what_is_in_force_stays_and_is_judged(tmp_path: Path) -> None:
+    await journal(tmp_path / "state", dropped=0)
+    with StateFolder.open(tmp_path / "state", setting.DEMO) as folder:
+        async with setting.writing(folder) as desk:
+            desk.writer.append(LATER, [Draft(PayloadsDropped(4))])
+            await desk.writer.durable()
+    payloads.drop(RealDisk(), tmp_path / "state", 4, frozenset((2,)))
+    assert left(tmp_path / "state") == [2, 5]
+    assert inspect.verify(tmp_path / "state").problems == ()
+    kept = tmp_path / "state" / PAYLOADS / segments.name(2)
+    kept.write_bytes(kept.read_bytes()[:-1] + b"x")
+    with pytest.raises(Damaged, match=r"payloads/00000002.seg"):
+        setting.read_again(tmp_path / "state")
+
+
 @pytest.mark.promise("P5")
 async def test_a_segment_between_is_missed_whatever_was_dropped_before(tmp_path: Path) -> None:
     await journal(tmp_path / "state", dropped=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,24 @@ from pathlib import Path
 import pytest
 from mcp.types import CallToolResult, TextContent
 
+from tests.authority.desk import FAKE, Desk, a_policy, desk
 from tests.rig import LEVER, Rig
+
+SERVERS = f"""
+servers:
+  s: {{command: ["{sys.executable}", "-S", "{FAKE}"], sandbox: none}}
+  r: {{command: ["{sys.executable}", "-S", "{FAKE}"], sandbox: none}}
+"""
+"""The same server twice: what r does is done at once, what s does is asked for."""
+TIERS = {
+    "allowed": ["r.echo", "r.fails", "r.large", "r.silent"],
+    "approval_required": ["s.echo"],
+    "denied": ["s.dies"],
+}
+POLICY = a_policy(tool_allowlist=TIERS, tools={name: {"class": "read"} for name in TIERS["allowed"]})
+BROKERED = {"lease_request", "lease_release", "request_status", "s__echo"}
+BROKERED |= {f"r__{name.partition('.')[2]}" for name in TIERS["allowed"]}
+"""What an agent is listed beside the directive tools."""
 
 
 @dataclass
@@ -51,6 +70,31 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 def beside(rig: Rig, tmp_path: Path, request: pytest.FixtureRequest) -> Beside:
     """An enrolled agent of this test's own."""
     made = Beside(rig, f"m-{abs(hash(request.node.name)) % 10**9}", tmp_path / "identity")
+    made.enrol()
+    return made
+
+
+def opened(folder: Path) -> Desk:
+    """An instance with both servers, their tools accepted."""
+    made = desk(folder, SERVERS)
+    assert made.apply(POLICY).status_code == 200
+    for server in ("s", "r"):
+        assert made.accept(server).status_code == 200
+    return made
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """An operator's desk with tool servers, shared by the module."""
+    made = opened(tmp_path_factory.mktemp("office"))
+    yield made
+    made.rig.close()
+
+
+@pytest.fixture
+def worker(office: Desk, tmp_path: Path) -> Beside:
+    """An agent of the office, of this test's own."""
+    made = Beside(office.rig, f"w-{uuid.uuid4().hex[:8]}", tmp_path / "identity")
     made.enrol()
     return made
 

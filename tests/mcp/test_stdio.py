@@ -72,7 +72,7 @@ BAD = [
     ("directive_inbox", {"wait_s": True}, "from 0 to 30"),
     ("directive_report", {"id": "a", "outcome": "great"}, "done, failed, declined"),
     ("directive_report", {"id": "a", "outcome": "done", "note": "x" * 1025}, "at most 1024 bytes"),
-    ("directive_destroy", {}, "directive_consume"),
+    ("directive_destroy", {}, "there is none of that name"),
 ]
 
 

@@ -66,11 +66,11 @@ def signed_statement(
     lasts_s: int = 3600,
     signer: Digest = FIRST,
     bound: bool = False,
+    action: Action | None = None,
 ) -> tuple[VerifiedBytes, Statement]:
     """A statement as the operator door has it once ssh-keygen has accepted the signature."""
-    action: Action = (
-        BoundAction("tool_call", "files", "write_file", {"path": id}) if bound else Instruction(f"Do {id}.")
-    )
+    call = BoundAction("tool_call", "files", "write_file", {"path": id})
+    action = action or (call if bound else Instruction(f"Do {id}."))
     value = Statement(
         DEMO,
         DirectiveId(id),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from broker import restart
 from broker.errors import Reason
@@ -65,7 +65,7 @@ class Story:
 
     async def tell(self) -> None:
         """All of it; or up to the end of the session in which the disk refused."""
-        sessions = self._first_session, self._the_clock_is_wrong, self._the_clock_is_accepted, self._a_copy_is_restored
+        sessions = self.sessions()
         for number in range(self.session, len(sessions)):
             self.session = number
             self.chapters.append(self.copy())
@@ -73,7 +73,11 @@ class Story:
             if self.life.disk.struck:
                 return
 
-    def copy(self) -> Story:
+    def sessions(self) -> tuple[Callable[[], Coroutine[Any, Any, None]], ...]:
+        """What there is to tell, from start to stop."""
+        return self._first_session, self._the_clock_is_wrong, self._the_clock_is_accepted, self._a_copy_is_restored
+
+    def copy(self) -> Self:
         """As it is between two sessions, with a life of its own."""
         known: dict[str, Any] = {name: copy(held) for name, held in vars(self).items() if isinstance(held, dict | set)}
         return replace(self, life=self.life.copy(), chapters=[], **known)
@@ -271,8 +275,9 @@ class Story:
     async def drop_payloads(self) -> None:
         through = await self.take("retention", partial(retention.drop, keep_s=3600))
         if through:
+            keep = frozenset(self.life.turn.book.ledger.pinned())
             with self.life.disk.beside():
-                payloads.drop(self.life.disk, self.life.folder.path, through)
+                payloads.drop(self.life.disk, self.life.folder.path, through, keep)
 
     async def selftest(self) -> None:
         verified, statement = signed_statement("selftest-1", self.at, cn=Cn("selftest"))

@@ -23,6 +23,7 @@ from broker.wire.records import Fact, InstanceCreated
 from broker.wire.times import SECOND
 from tests.fakes.fake_disk import Fault, PowerCutError, Short, at_most
 from tests.journal import setting
+from tests.proof.authority_story import AuthorityStory
 from tests.proof.life import Life, Moment, examine
 from tests.proof.scenario import Story
 from tests.proof.watched_disk import WatchedDisk
@@ -33,6 +34,8 @@ REFUSED = 1 if SOAK else 3  # every n-th call is refused: 3 meets a write and a 
 CLOSELY = 1 if SOAK else 16  # at every n-th call the start itself is cut off too, and a life goes on behind it
 ALL = 1 << 30
 ERRORS = (errno.EIO, errno.ENOSPC)
+STORIES: tuple[type[Story], ...] = (Story, AuthorityStory)
+EACH = pytest.mark.parametrize("kind", STORIES, ids=["directives", "authority"])
 
 
 @pytest.fixture
@@ -51,15 +54,15 @@ def new_life(folder: StateFolder, faults: dict[int, Fault] | None = None) -> Lif
     return Life(folder, disk)
 
 
-async def told_whole(folder: StateFolder, faults: dict[int, Fault] | None = None) -> Life:
-    """The story with nothing in its way, and each of its moments."""
-    return (await story_of(new_life(folder, faults))).life
+async def told_whole(folder: StateFolder, faults: dict[int, Fault] | None = None, kind: type[Story] = Story) -> Life:
+    """A story with nothing in its way, and each of its moments."""
+    return (await story_of(new_life(folder, faults), kind)).life
 
 
-async def story_of(life: Life) -> Story:
+async def story_of(life: Life, kind: type[Story]) -> Story:
     """The whole of it, with nothing in its way."""
     life.watch()
-    story = Story(life)
+    story = kind(life)
     await story.tell()
     assert not life.unanswered
     life.moments.append(life.moment())
@@ -99,7 +102,7 @@ async def examine_all(life: Life) -> int:
             examine(life, disk, moment.told, moment.begun, thorough=closely)
             if closely:
                 await cut_off_again(life, crash, moment)
-                await go_on(life, disk)
+                await go_on(life, disk, moment)
     return len(tried)
 
 
@@ -117,58 +120,66 @@ async def cut_off_again(life: Life, crash: Callable[[], WatchedDisk], moment: Mo
             return
 
 
-async def go_on(life: Life, disk: WatchedDisk) -> None:
-    """A broker starts on what is left, works, stops, and the next start reads all of it."""
-    after = Life(life.folder, disk)
+async def go_on(life: Life, disk: WatchedDisk, moment: Moment) -> None:
+    """A broker starts on what is left, works, stops; the next start reads all of it, and what was promised holds."""
+    after = Life(life.folder, disk, told=[*moment.told], begun=[*moment.begun])
     book, _ = restart.read(life.folder, disk)
     async with after.session(Instant(book.newest_at + SECOND)):
         await Story(after, Instant(book.newest_at + SECOND)).selftest()
-    assert len(after.told) == 4
+    assert len(after.told) == len(moment.told) + 5
     examine(after, disk, after.told, after.begun)
 
 
 # --- the tests --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_story_writes_every_kind_of_record(folder: StateFolder) -> None:
-    life = await told_whole(folder)
-    there = {type(record.fact) for record in life.records} | {InstanceCreated}
-    assert there == set(typing.get_args(Fact)), (
-        "a kind of record that no crash was tried with: tell of it in scenario.py"
-    )
-    assert len(life.disk.names(folder.journal)) >= 3
-    assert max(life.disk.names(folder.payloads)) > "00000002"
+async def test_the_stories_write_every_kind_of_record(folder: StateFolder) -> None:
+    there: set[type] = {InstanceCreated}
+    for kind in STORIES:
+        life = await told_whole(folder, kind=kind)
+        there |= {type(record.fact) for record in life.records}
+        assert len(life.disk.names(folder.journal)) >= 3
+        assert max(life.disk.names(folder.payloads)) > "00000002"
+    assert there == set(typing.get_args(Fact)), "a kind of record that no crash was tried with: tell of it in a story"
 
 
-async def test_the_story_is_the_same_each_time(folder: StateFolder) -> None:
-    one, other = await told_whole(folder), await told_whole(folder)
+@EACH
+async def test_the_story_is_the_same_each_time(folder: StateFolder, kind: type[Story]) -> None:
+    one, other = await told_whole(folder, kind=kind), await told_whole(folder, kind=kind)
     assert one.disk.calls == other.disk.calls
     assert one.disk.digest() == other.disk.digest()
     assert [ask.name for ask in one.told] == [ask.name for ask in other.told]
 
 
-@pytest.mark.promise("P3", "P4", "P5", "P8", "P14", "P15", "P28")
-async def test_a_power_cut_at_every_call_takes_back_nothing_that_was_told(folder: StateFolder) -> None:
-    life = await told_whole(folder)
+@pytest.mark.promise("P3", "P4", "P5", "P8", "P14", "P15", "P20", "P23", "P28")
+@EACH
+async def test_a_power_cut_at_every_call_takes_back_nothing_that_was_told(
+    folder: StateFolder, kind: type[Story]
+) -> None:
+    life = await told_whole(folder, kind=kind)
     tried = await examine_all(life)
     print(f"power cuts: {tried} crash points at {len(life.disk.calls)} calls, {len(life.told)} answers")
     assert tried > len(life.disk.calls)
 
 
 @pytest.mark.promise("P4", "P5")
+@EACH
 @pytest.mark.parametrize("taken", [150])
-async def test_a_disk_that_takes_a_part_of_each_write_changes_nothing(folder: StateFolder, taken: int) -> None:
-    whole = await told_whole(folder)
-    life = await told_whole(folder, EveryWrite(taken))
+async def test_a_disk_that_takes_a_part_of_each_write_changes_nothing(
+    folder: StateFolder, kind: type[Story], taken: int
+) -> None:
+    whole = await told_whole(folder, kind=kind)
+    life = await told_whole(folder, EveryWrite(taken), kind)
     assert life.disk.digest() == whole.disk.digest()
     assert [ask.name for ask in life.told] == [ask.name for ask in whole.told]
 
 
-@pytest.mark.promise("P4", "P5", "P28")
+@pytest.mark.promise("P4", "P5", "P20", "P23", "P28")
+@EACH
 async def test_after_a_refusal_of_the_disk_at_any_call_nothing_is_told_and_all_that_was_told_holds(
-    folder: StateFolder,
+    folder: StateFolder, kind: type[Story]
 ) -> None:
-    story = await story_of(new_life(folder))
+    story = await story_of(new_life(folder), kind)
     whole, tried = story.life, 0
     for at in range(1, len(whole.disk.calls) + 1, REFUSED):
         for number in ERRORS if SOAK else [ERRORS[at % 2]]:

@@ -31,11 +31,12 @@ def test_a_page_starts_with_its_example(name: str) -> None:
 
 
 def test_statement() -> None:
-    first, second = examples("statement")
+    first, *others = examples("statement")
     said = statement.read(first.encode())
     assert said.action.kind == "tool_call"
-    advice = json.loads(first) | {"action": json.loads(second)}
-    assert statement.read(json.dumps(advice).encode()).action.kind == "instruction"
+    told = [json.loads(first) | {"action": json.loads(other)} for other in others]
+    kinds = [statement.read(json.dumps(one).encode()).action.kind for one in told]
+    assert kinds == ["instruction", "approval", "lease"]
 
 
 def test_envelope() -> None:

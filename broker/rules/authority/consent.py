@@ -8,11 +8,13 @@ from typing import Final
 from broker.errors import Reason
 from broker.rules.admin import Order, flaw_of
 from broker.rules.admit import Flaw, Terms, flaws_of
+from broker.rules.authority import leases, spans
 from broker.rules.authority.entries import ActState, RequestState
 from broker.rules.authority.entries import Request as Waiting
+from broker.rules.authority.ledger import KEEP_S
 from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
-from broker.wire.act_records import ActEnded, ActGranted, LeaseClosed, LeaseOpened, RequestDenied
+from broker.wire.act_records import ActEnded, ActGranted, LeaseOpened, RequestDenied
 from broker.wire.names import Cn, Instant
 from broker.wire.records import Draft
 from broker.wire.statement import Approval, LeaseAction, Statement
@@ -69,31 +71,50 @@ def approve(
 def open_lease(
     book: Book, now: Instant, *, request: Request, verified: VerifiedBytes, statement: Statement
 ) -> Decision[Granted]:
-    """Reads of one account: it waits for the first, then closes by itself. It replaces the one that was open."""
+    """Reads of one account: it waits for the first, then closes by itself. It replaces the one that was open, and is
+    no longer than the policy and the agent's own request say."""
     action, ledger = statement.action, book.ledger
     assert isinstance(action, LeaseAction)
-    if action.request_id and (flaw := _answerable(book, now, statement, action.request_id, "lease")):
+    if flaw := _lease_flaw(book, now, statement, action):
         return request.refuse(*flaw)
-    if action.request_id and ledger.requests[action.request_id].account != action.account:
-        return request.refuse(Reason.APPROVAL_DIFFERS, "the request is about another account")
     cn, generation = statement.target.cn, statement.target.generation
-    run = ledger.run_of.get((cn, generation), "")
-    if not run:
-        return request.refuse(Reason.NO_RUN, f"{cn} has called nothing yet", f"lever run new {cn}")
+    terms = leases.terms_of(book, cn, action.account)
+    if terms is None:
+        return request.refuse(Reason.UNKNOWN_ACCOUNT, f"no policy of {cn} knows this account", "lever policy show")
+    if terms.sensitive:
+        return request.refuse(Reason.DENIED_BY_RULE, "a sensitive account has no lease: each read is its own act")
+    run = ledger.runs.get(ledger.run_of.get((cn, generation), ""))
+    if run is None or run.stopped:
+        why = "has called nothing yet" if run is None else f"is in a run that is over ({run.stopped})"
+        return request.refuse(Reason.NO_RUN, f"{cn} {why}", f"lever run new {cn}")
+    asked_s = leases.seconds_of(ledger.requests[action.request_id]) if action.request_id else None
     fact = LeaseOpened(
-        statement.directive_id, action.request_id, cn, generation, run, action.account, action.ttl_seconds, action.ops,
+        statement.directive_id, action.request_id, cn, generation, run.run, action.account,
+        min(action.ttl_seconds, terms.lease_seconds, asked_s or action.ttl_seconds),
+        min(action.ops, terms.lease_operations),
         Instant(min(now + FIRST_READ_S * SECOND, statement.expires_at)), verified.fingerprint,
         verified.signer_digest, verified.allowed_digest,
     )  # fmt: skip
-    closed = [
-        Draft(LeaseClosed(one.lease, "replaced", one.used, _used_s(one.started_at, now)))
-        for one in ledger.leases.values()
-        if (one.cn, one.account) == (cn, action.account)
-    ]
+    old = (one for one in ledger.leases.values() if (one.cn, one.account) == (cn, action.account))
+    closed = [spans.closed(one, "replaced", now) for one in old]
     return Decision(
         (*closed, Draft(fact, (verified.raw, verified.signature))),
         Granted(statement.directive_id, cn, action.request_id),
     )
+
+
+def _lease_flaw(book: Book, now: Instant, statement: Statement, action: LeaseAction) -> Flaw | None:
+    if statement.directive_id in book.ledger.lease_ids:
+        return Reason.ID_SEEN, "this lease was opened before", "sign it anew: lever lease open"
+    if statement.expires_at - now > KEEP_S * SECOND:  # beyond, nobody would know that it was opened before
+        return Reason.EXPIRY_BEYOND_CAP, f"a lease is signed for now, not for {KEEP_S} s from now", "--expires"
+    if not action.request_id:
+        return None
+    if flaw := _answerable(book, now, statement, action.request_id, "lease"):
+        return flaw
+    if book.ledger.requests[action.request_id].account != action.account:
+        return Reason.APPROVAL_DIFFERS, "the request is about another account", ""
+    return None
 
 
 def deny(book: Book, now: Instant, *, order: Order, id: str, note: str) -> Decision[Granted]:
@@ -109,21 +130,17 @@ def deny(book: Book, now: Instant, *, order: Order, id: str, note: str) -> Decis
 def close_lease(book: Book, now: Instant, *, id: str, reason: str) -> tuple[Draft, ...]:
     """The record of an early end; nothing where it is closed already: closing is never refused."""
     lease = book.ledger.leases.get(id)
-    return (Draft(LeaseClosed(id, reason, lease.used, _used_s(lease.started_at, now))),) if lease else ()
+    return (spans.closed(lease, reason, now),) if lease else ()
 
 
 def cancel(book: Book, now: Instant, *, standing: Standing) -> tuple[Draft, ...]:
     """What was signed with a key that no longer counts, and was not used."""
     ledger, bad = book.ledger, standing.bad
     acts = (act for act in ledger.acts.values() if act.state is ActState.ACTIVE and act.signed.signer_digest in bad)
-    leases = (lease.lease for lease in ledger.leases.values() if lease.signed.signer_digest in bad)
+    opened = (lease for lease in ledger.leases.values() if lease.signed.signer_digest in bad)
     ended = (Draft(ActEnded(act.act, ActState.INVALIDATED, Reason.KEY_NOT_STANDING)) for act in acts)
-    closed = (draft for id in leases for draft in close_lease(book, now, id=id, reason=Reason.KEY_NOT_STANDING))
+    closed = (spans.closed(lease, Reason.KEY_NOT_STANDING, now) for lease in opened)
     return (*ended, *closed)
-
-
-def _used_s(started_at: Instant, now: Instant) -> int:
-    return (now - started_at) // SECOND if started_at else 0
 
 
 def _answerable(book: Book, now: Instant, statement: Statement, id: str, regime: str) -> Flaw | None:

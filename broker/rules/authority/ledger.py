@@ -21,7 +21,7 @@ from broker.wire import act_records as r
 from broker.wire.catalogue import PinnedTool
 from broker.wire.names import Cn, Digest, Generation, Instant
 from broker.wire.policy_terms import Policy
-from broker.wire.records import NEVER, BrokerStarted, JournalRestored, PayloadRef, Record
+from broker.wire.records import NEVER, BrokerStarted, ClockAccepted, JournalRestored, PayloadRef, Record
 from broker.wire.times import SECOND
 
 KEEP_S = 48 * 3600
@@ -40,7 +40,9 @@ class Ledger:
         self.requests: dict[str, Request] = {}
         self.acts: dict[str, Act] = {}
         self.leases: dict[str, Lease] = {}
+        self.lease_ids: dict[str, Instant] = {}  # of all, with their time: a signature opens no second one
         self.claims: dict[str, Claim] = {}
+        self.running: dict[str, None] = {}  # claims that have no end
         self.by_call_id: dict[tuple[Cn, Generation, str], str] = {}
         self.stopped_at: Instant = NEVER
 
@@ -98,6 +100,8 @@ class Ledger:
                 self.leases.clear()  # each was closed by a record of its own, or by the end of the broker that held it
             case JournalRestored():
                 self._void(lambda one: True, at)
+            case ClockAccepted():
+                self._go_back(at)
             case _:
                 pass
 
@@ -122,7 +126,16 @@ class Ledger:
                 request.args = read(request.refs[0])
             request.note = read(request.note_refs[0]).decode() if request.note_refs and kept(request.note_refs) else ""
         for claim in self.claims.values():
-            claim.answer = read(claim.answer_refs[0]) if claim.answer_refs and kept(claim.answer_refs) else b""
+            there = claim.answer_refs and kept(claim.answer_refs) and _asked_again(claim)
+            claim.answer = read(claim.answer_refs[0]) if there else b""
+
+    def pinned(self) -> set[int]:
+        """The payload segments that hold what is in force, however long ago it was written."""
+        refs = [ref for force in self.policies.values() for ref in force.refs]
+        refs += [ref for each in self.accepted for ref in each.refs]
+        refs += [ref for signed in self.signed() for ref in signed.refs]
+        refs += [ref for one in self.requests.values() if one.state is RequestState.PENDING for ref in one.refs]
+        return {ref.segment for ref in refs}
 
     def signed(self) -> Iterator[Signed]:
         """What still rests on a signature."""
@@ -150,6 +163,8 @@ class Ledger:
         for table in (self.requests, self.acts, self.claims):
             for key in [key for key, one in table.items() if one.ended_at and one.ended_at < border]:
                 del table[key]
+        for id in [id for id, at in self.lease_ids.items() if at < border]:
+            del self.lease_ids[id]
         self.by_call_id = {key: claim for key, claim in self.by_call_id.items() if claim in self.claims}
         live = {claim.run for claim in self.claims.values()} | set(self.run_of.values())
         over = [key for key, run in self.runs.items() if run.stopped_at and run.stopped_at < border and key not in live]
@@ -194,6 +209,7 @@ class Ledger:
     def _lease(self, fact: r.LeaseOpened, record: Record, payloads: Payloads) -> None:
         for other in [one for one in self.leases.values() if (one.cn, one.account) == (fact.cn, fact.account)]:
             del self.leases[other.lease]  # a new consent replaces, and never adds to, the old one
+        self.lease_ids[fact.lease] = record.at
         self.leases[fact.lease] = Lease(
             fact.lease, fact.cn, fact.generation, fact.run, fact.account, fact.seconds, fact.operations,
             fact.first_read_by_at, record.at,
@@ -207,6 +223,7 @@ class Ledger:
             fact.claim, fact.cn, fact.generation, fact.run, fact.tool, fact.tool_class, fact.account,
             fact.args_digest, fact.consent, fact.call_id, at,
         )  # fmt: skip
+        self.running[fact.claim] = None
         if fact.call_id:
             self.by_call_id[fact.cn, fact.generation, fact.call_id] = fact.claim
         self.runs[fact.run].calls += 1
@@ -222,7 +239,8 @@ class Ledger:
     def _end_claim(self, fact: r.CallEnded, record: Record, payloads: Payloads) -> None:
         claim = self.claims[fact.claim]
         claim.outcome, claim.ended_at = fact.outcome, record.at
-        claim.answer_refs, claim.answer = record.payloads, payloads[0] if payloads else b""
+        del self.running[fact.claim]
+        claim.answer_refs, claim.answer = record.payloads, payloads[0] if payloads and _asked_again(claim) else b""
         if fact.outcome == "not_dispatched":
             self._credit(claim)
 
@@ -242,6 +260,14 @@ class Ledger:
         for lease in [one for one in self.leases.values() if one.run == run.run]:
             del self.leases[lease.lease]
 
+    def _go_back(self, at: Instant) -> None:
+        """The clock was set back: what ends by it would end late. Nothing that was open by the wrong one goes on."""
+        self._void(lambda one: True, at)
+        self.leases.clear()
+        for run in self.runs.values():
+            if not run.stopped:
+                self._stop_run(run, "the clock was set back", at)
+
     def _void_tool(self, tool: str, at: Instant) -> None:
         """What was asked or signed rests on the definition that was shown then."""
         self._void(lambda one: one.tool == tool, at)
@@ -254,6 +280,11 @@ class Ledger:
         for act in self.acts.values():
             if act.state is ActState.ACTIVE and concerns(act):
                 act.state, act.ended_at = ActState.INVALIDATED, at
+
+
+def _asked_again(claim: Claim) -> bool:
+    """May anybody ask for its answer once more: under its own name, or by the request that its act answers?"""
+    return bool(claim.call_id) or claim.consent.startswith("act/")
 
 
 def _pinned(raw: bytes, names: set[str]) -> dict[str, PinnedTool]:

@@ -39,6 +39,7 @@ class LedgerImage:
     requests: tuple[Request, ...]
     acts: tuple[Act, ...]
     leases: tuple[Lease, ...]
+    lease_ids: dict[str, Instant]
     claims: tuple[Claim, ...]
     by_call_id: tuple[tuple[Cn, Generation, str, str], ...]
     stopped_at: Instant
@@ -55,6 +56,7 @@ def of(ledger: Ledger) -> LedgerImage:
         requests=tuple(replace(request, args=b"", note="") for request in ledger.requests.values()),
         acts=tuple(replace(act, signed=_signed(act.signed)) for act in ledger.acts.values()),
         leases=tuple(replace(lease, signed=_signed(lease.signed)) for lease in ledger.leases.values()),
+        lease_ids=dict(ledger.lease_ids),
         claims=tuple(replace(claim, answer=b"") for claim in ledger.claims.values()),
         by_call_id=tuple((*who, claim) for who, claim in ledger.by_call_id.items()),
         stopped_at=ledger.stopped_at,
@@ -72,7 +74,9 @@ def ledger(image: LedgerImage) -> Ledger:
     made.requests = {request.request: request for request in image.requests}
     made.acts = {act.act: act for act in image.acts}
     made.leases = {lease.lease: lease for lease in image.leases}
+    made.lease_ids = dict(image.lease_ids)
     made.claims = {claim.claim: claim for claim in image.claims}
+    made.running = {claim.claim: None for claim in image.claims if not claim.outcome}
     made.by_call_id = {(cn, generation, call_id): claim for cn, generation, call_id, claim in image.by_call_id}
     made.stopped_at = image.stopped_at
     return made

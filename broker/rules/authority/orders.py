@@ -6,6 +6,7 @@ from hashlib import sha256
 
 from broker.errors import Reason
 from broker.rules.admin import Order, flaw_of
+from broker.rules.authority import spans
 from broker.rules.authority.consent import close_lease
 from broker.rules.authority.entries import ActState
 from broker.rules.book import Book
@@ -95,8 +96,8 @@ def new_run(book: Book, now: Instant, *, order: Order, cn: Cn, run: str) -> Deci
     agent = book.agents.get(cn)
     if agent is None:
         return order.request.refuse(Reason.UNKNOWN_AGENT, f"no agent {cn} is enrolled", f"lever agent invite {cn}")
-    last = book.ledger.run_of.get((cn, agent.generation))
-    ended = (Draft(RunStopped(last, "replaced")),) if last else ()
+    last = book.ledger.runs.get(book.ledger.run_of.get((cn, agent.generation), ""))
+    ended = _stopped(book, now, last.run, "replaced") if last and not last.stopped else ()
     return Decision((order.accepted, *ended, Draft(RunStarted(run, cn, agent.generation, "operator"))), run)
 
 
@@ -106,8 +107,13 @@ def stop_run(book: Book, now: Instant, *, order: Order, run: str) -> Decision[bo
         return order.request.refuse(*flaw)
     known = book.ledger.runs.get(run)
     alive = known is not None and not known.stopped
-    drafts = (Draft(RunStopped(run, "operator")),) if alive else ()
+    drafts = _stopped(book, now, run, "operator") if alive else ()
     return Decision((order.accepted, *drafts), alive)
+
+
+def _stopped(book: Book, now: Instant, run: str, reason: str) -> tuple[Draft, ...]:
+    leases = (spans.closed(lease, "run over", now) for lease in book.ledger.leases.values() if lease.run == run)
+    return (*leases, Draft(RunStopped(run, reason)))
 
 
 def stop_all(book: Book, now: Instant, *, request: Request) -> Decision[bool]:

@@ -5,31 +5,29 @@ One decision: what is looked at and what is spent are the same state, so two cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
-from broker.errors import Reason
+from broker.errors import Malformed, Reason
 from broker.rules import identity
-from broker.rules.authority import budgets
-from broker.rules.authority.entries import Act, ActState, Claim, Lease, Request, RequestState, Run
+from broker.rules.authority import asking, budgets, spans
+from broker.rules.authority.asking import ConsentRequired
+from broker.rules.authority.entries import Act, ActState, Claim, Run, Signed
 from broker.rules.authority.judge import judge
-from broker.rules.authority.judgement import Call, Deny, Judgement, Unresolved
+from broker.rules.authority.judgement import Call, Code, Deny, Judgement, Unresolved
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.rules.decision import Decision
 from broker.rules.decision import Request as Asked
-from broker.wire.act_records import CallClaimed, RequestOpened, RunStarted
+from broker.wire.act_records import ActEnded, CallClaimed, RequestOpened, RunStarted
 from broker.wire.caller import Caller
 from broker.wire.catalogue import PinnedTool
-from broker.wire.names import Instant
+from broker.wire.frozen import freeze
+from broker.wire.names import Cn, Digest, Generation, Instant
 from broker.wire.records import Draft
-from broker.wire.times import SECOND
 from broker.wire.verified import Standing
 
-REQUEST_S: Final = 600
-DENIED_S: Final = 600
-MAX_PENDING: Final = 8
 MAX_IN_FLIGHT: Final = 16
 
 
@@ -56,14 +54,6 @@ class Repeated:
     """The same call again: what came of it, or that it still runs."""
 
     claim: Claim
-
-
-@dataclass(frozen=True, slots=True)
-class ConsentRequired:
-    """Only the operator's consent is missing. other_arguments: what was signed was for others."""
-
-    request: Request
-    other_arguments: bool
 
 
 Answer = Claimed | Repeated | ConsentRequired
@@ -94,43 +84,40 @@ def pass_on(book: Book, now: Instant, *, passing: Passing) -> Decision[Answer]:
     ledger = book.ledger
     if ledger.stopped_at:
         return asked.refuse(Reason.EMERGENCY_STOP)
-    judgement = judge(_pinned(book, passing), ledger.layers(scopes_of(book, caller.cn)), call)
     if known := _known(book, passing):
-        digest = judgement.frozen.digest if judgement.frozen else None
-        if known.tool != call.tool or digest not in (None, known.args_digest):
+        if (known.tool, known.args_digest) != (call.tool, _digest(call)):
             return asked.refuse(Reason.CALL_ID_CONFLICT, "this call_id named another call")
         return Decision((), Repeated(known))
-    run = ledger.runs.get(ledger.run_of.get((caller.cn, caller.generation), ""))
+    layers = ledger.layers(scopes_of(book, caller.cn))
+    run = started_run(book, caller)
     if run and run.stopped:
         return asked.refuse(Reason.RUN_STOPPED, f"the run is over ({run.stopped}): the operator has to begin another")
-    if over := budgets.exceeded(run, ledger.layers(scopes_of(book, caller.cn)), now):
+    if over := budgets.exceeded(run, layers, now):
         return asked.refuse(*over)
-    if sum(claim.cn == caller.cn and not claim.outcome for claim in ledger.claims.values()) >= MAX_IN_FLIGHT:
+    if sum(ledger.claims[id].cn == caller.cn for id in ledger.running) >= MAX_IN_FLIGHT:
         return asked.refuse(Reason.RATE_LIMITED, f"{MAX_IN_FLIGHT} calls are running")
+    judgement = judge(_pinned(book, passing), layers, call)
+    decision = _decide(book, now, passing, judgement, run, asked)
+    return replace(decision, drafts=(*_void(book, passing, judgement), *decision.drafts))
+
+
+def _decide(
+    book: Book, now: Instant, passing: Passing, judgement: Judgement, run: Run | None, asked: Asked
+) -> Decision[Answer]:
+    """Refuse, spend a consent, or ask for one."""
     if isinstance(judgement.decision, Deny):
-        deny = judgement.decision
-        return asked.refuse(Reason(deny.code), deny.reason)
-    started = () if run else (Draft(RunStarted(passing.ids.run, caller.cn, caller.generation, "call")),)
-    span = run.run if run else passing.ids.run
-    consent = _consent(book, now, passing, judgement, span)
-    if consent is None:
-        return _ask(book, now, passing, judgement, span, asked, started)
-    return _claim(passing, judgement, span, consent, started)
-
-
-def lease_ends_at(lease: Lease) -> Instant:
-    """By the wall clock: its seconds from the first read, or the time by which that must have come."""
-    began = lease.started_at
-    return Instant(began + lease.seconds * SECOND) if began else lease.first_read_by_at
-
-
-def lease_over(lease: Lease, now: Instant, elapsed_s: Mapping[str, float]) -> str:
-    """Why no read goes through this lease any more; empty while one does."""
-    if lease.used >= lease.operations:
-        return "operations"
-    if now >= lease_ends_at(lease) or elapsed_s.get(lease.lease, 0.0) >= lease.seconds:
-        return "time"
-    return ""
+        return asked.refuse(Reason(judgement.decision.code), judgement.decision.reason)
+    who, span = _who(passing), run.run if run else passing.ids.run
+    started = () if run else (Draft(RunStarted(span, *who, "call")),)
+    if judgement.regime == "automatic":
+        return _claim(passing, judgement, span, "automatic", started)
+    consents = _consents(book, now, passing, judgement, span)
+    good = [name for name, signed in consents if signed.signer_digest in passing.standing.good]
+    if good:
+        return _claim(passing, judgement, span, good[0], started)
+    if consents:
+        return asked.refuse(Reason.SIGNERS_UNAVAILABLE, "the operator's signature can't be checked for now; try later")
+    return _ask(book, now, passing, judgement, span, asked, started)
 
 
 def _pinned(book: Book, passing: Passing) -> PinnedTool | Unresolved:
@@ -152,24 +139,45 @@ def _known(book: Book, passing: Passing) -> Claim | None:
     return book.ledger.claims.get(claim) if claim else None
 
 
-def _consent(book: Book, now: Instant, passing: Passing, judgement: Judgement, run: str) -> str | None:
-    """What this call spends: `automatic`, `lease/ID` or `act/ID`; None where there is nothing to spend."""
-    good = passing.standing.good
-    if judgement.regime == "automatic":
-        return "automatic"
-    if judgement.regime == "lease" and not any(_binds(act, judgement) for act in _acts(book, passing)):
-        for lease in book.ledger.leases.values():
-            ours = (lease.cn, lease.generation, lease.account) == (*_who(passing), judgement.account)
-            if ours and lease.run == run and lease.signed.signer_digest in good:
-                return None if lease_over(lease, now, passing.elapsed_s) else f"lease/{lease.lease}"
+def _digest(call: Call) -> Digest | None:
+    try:
+        return freeze(call.arguments).digest
+    except Malformed:
         return None
-    acts = (act for act in _acts(book, passing) if _binds(act, judgement) and act.signed.signer_digest in good)
-    open_ones = [act for act in acts if act.not_before_at <= now < act.expires_at]
-    return f"act/{min(open_ones, key=lambda act: act.expires_at).act}" if open_ones else None
 
 
-def _who(passing: Passing) -> tuple[str, int]:
+def _void(book: Book, passing: Passing, judgement: Judgement) -> tuple[Draft, ...]:
+    """What was signed for this very call, and is no longer what the call would be: it does not wait for better days."""
+    deny, bound = judgement.decision, (*_who(passing), passing.call.tool)
+    acts = [act for act in _active(book) if (act.cn, act.generation, act.tool) == bound]
+    if not acts or (isinstance(deny, Deny) and deny.code is Code.SERVER_UNAVAILABLE):
+        return ()
+    digest = _digest(passing.call)
+    void = [act for act in acts if act.args_digest == digest and (isinstance(deny, Deny) or not _binds(act, judgement))]
+    reason = str(deny.code) if isinstance(deny, Deny) else str(Reason.APPROVAL_DIFFERS)
+    return tuple(Draft(ActEnded(act.act, ActState.INVALIDATED, reason)) for act in void)
+
+
+def _consents(book: Book, now: Instant, passing: Passing, judgement: Judgement, run: str) -> list[tuple[str, Signed]]:
+    """What this call may spend, the first of it first: an act for just this call, else the account's lease."""
+    acts = [act for act in _acts(book, passing) if _binds(act, judgement) and act.not_before_at <= now < act.expires_at]
+    found = [(f"act/{act.act}", act.signed) for act in sorted(acts, key=lambda act: act.expires_at)]
+    if judgement.lease:
+        whose = (*_who(passing), judgement.account, run)
+        leases = (one for one in book.ledger.leases.values() if (one.cn, one.generation, one.account, one.run) == whose)
+        open_ones = (
+            one for one in leases if not spans.over(spans.within(one, judgement.lease), now, passing.elapsed_s)
+        )
+        found += [(f"lease/{lease.lease}", lease.signed) for lease in open_ones]
+    return found
+
+
+def _who(passing: Passing) -> tuple[Cn, Generation]:
     return passing.caller.cn, passing.caller.generation
+
+
+def _active(book: Book) -> Iterator[Act]:
+    return (act for act in book.ledger.acts.values() if act.state is ActState.ACTIVE)
 
 
 def _acts(book: Book, passing: Passing) -> list[Act]:
@@ -177,8 +185,7 @@ def _acts(book: Book, passing: Passing) -> list[Act]:
     tool = passing.resolved
     digest = tool.digest if isinstance(tool, PinnedTool) else None
     bound = (*_who(passing), passing.call.tool, digest)
-    active = (act for act in book.ledger.acts.values() if act.state is ActState.ACTIVE)
-    return [act for act in active if (act.cn, act.generation, act.tool, act.tool_digest) == bound]
+    return [act for act in _active(book) if (act.cn, act.generation, act.tool, act.tool_digest) == bound]
 
 
 def _binds(act: Act, judgement: Judgement) -> bool:
@@ -201,42 +208,21 @@ def _ask(
     asked: Asked,
     started: tuple[Draft, ...],
 ) -> Decision[Answer]:
-    """The sole obstacle is consent: ask the operator, once for the same call."""
-    assert judgement.frozen
-    caller, tool, frozen = passing.caller, passing.resolved, judgement.frozen
+    """The sole obstacle is consent."""
+    frozen, tool = judgement.frozen, passing.resolved
+    assert frozen
     assert isinstance(tool, PinnedTool)
-    of_agent = [one for one in book.ledger.requests.values() if (one.cn, one.generation) == _who(passing)]
-    same: Callable[[Request], bool] = lambda one: _same(one, passing, judgement)  # noqa: E731
-    pending = [one for one in of_agent if one.state is RequestState.PENDING and one.expires_at > now]
-    other = bool(_acts(book, passing)) and judgement.regime == "act"
-    if found := next(filter(same, pending), None):
-        return Decision((), ConsentRequired(found, other))
-    denied = (one for one in of_agent if one.state is RequestState.DENIED and one.ended_at + DENIED_S * SECOND > now)
-    if refused := next(filter(same, denied), None):
-        return asked.refuse(Reason.REQUEST_DENIED, refused.note or "the operator said no")
-    if len(pending) >= MAX_PENDING:
-        return asked.refuse(Reason.TOO_MANY_PENDING, f"{MAX_PENDING} requests wait for the operator")
-    expires_at = Instant(now + REQUEST_S * SECOND)
-    fact = RequestOpened(
-        passing.ids.request, caller.cn, caller.generation, run, judgement.regime or "", passing.call.tool,
-        judgement.account or "", resources_of(judgement), frozen.digest, tool.digest,
-        tuple(digest.hex() for digest in judgement.policies), expires_at,
+    wanted = RequestOpened(
+        passing.ids.request, *_who(passing), run, judgement.regime or "", passing.call.tool, judgement.account or "",
+        resources_of(judgement), frozen.digest, tool.digest, tuple(digest.hex() for digest in judgement.policies),
+        asking.until(now),
     )  # fmt: skip
-    opened = Request(
-        fact.request, fact.cn, fact.generation, fact.run, fact.regime, fact.tool, fact.account, fact.resources,
-        fact.args_digest, fact.tool_digest, fact.policies, now, expires_at, (),
-    )  # fmt: skip
-    return Decision((*started, Draft(fact, (frozen.raw,))), ConsentRequired(opened, other))
-
-
-def _same(request: Request, passing: Passing, judgement: Judgement) -> bool:
-    """A lease is asked for by account; an act by the whole of the call."""
-    if request.regime != judgement.regime:
-        return False
-    if request.regime == "lease":
-        return request.account == judgement.account
-    assert judgement.frozen
-    return (request.tool, request.args_digest) == (passing.call.tool, judgement.frozen.digest)
+    others = any(act.args_digest != frozen.digest for act in _acts(book, passing))
+    other = others and judgement.regime == "act"
+    decision = asking.ask(
+        book, now, asked=asked, wanted=wanted, args=frozen.raw, started=started, other_arguments=other
+    )
+    return Decision(decision.drafts, decision.answer, decision.refused, decision.noted)
 
 
 def _claim(
@@ -246,7 +232,7 @@ def _claim(
     assert judgement.frozen
     assert isinstance(passing.resolved, PinnedTool)
     fact = CallClaimed(
-        passing.ids.claim, passing.caller.cn, passing.caller.generation, run, passing.call.tool,
+        passing.ids.claim, *_who(passing), run, passing.call.tool,
         str(judgement.tool_class or "unclassified"), judgement.account or "", resources_of(judgement),
         judgement.frozen.digest, consent, passing.call_id, tuple(digest.hex() for digest in judgement.policies),
     )  # fmt: skip

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from broker.rules.authority import budgets
+from broker.rules.authority import budgets, spans
 from broker.rules.authority.entries import Act, Lease, Request, Run
-from broker.rules.authority.passage import lease_ends_at
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.wire.catalogue import PinnedTool
@@ -79,7 +78,7 @@ def _lease(one: Lease, now: Instant) -> Row:
         "operations": one.operations,
         "used": one.used,
         "first_read_at": show(one.started_at) if one.started_at else None,
-        "closes_at": show(lease_ends_at(one)),
+        "closes_at": show(spans.ends_at(one)),
         "fingerprint": one.signed.fingerprint,
     }
 

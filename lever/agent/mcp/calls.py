@@ -1,4 +1,4 @@
-"""What each directive tool does, at the agent door; the identity folder is read anew for each call."""
+"""What each tool does, at the agent door; the identity folder is read anew for each call."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from broker.errors import Malformed
 from broker.wire import directive_tools as tools
 from broker.wire import names, times
+from broker.wire.bodies import MAX_ID_CHARS
 from broker.wire.names import DirectiveId, Instant
 from broker.wire.times import SECOND
-from lever.agent import consuming
+from lever.agent import calling, consuming
 from lever.agent.failures import AgentFailure, Missed
 from lever.agent.folder import IdentityFolder
 from lever.agent.session import connected
@@ -23,7 +24,10 @@ PROMPT_S = 1
 
 @dataclass(slots=True)
 class Desk:
-    """Carries calls out, each on the caller's thread. draw: a new attempt key; sleep: seconds, between tries."""
+    """Carries calls out, each on the caller's thread.
+
+    draw: a new attempt key or call_id; sleep: seconds, between tries.
+    """
 
     folder: IdentityFolder
     clock: Callable[[], Instant]
@@ -49,6 +53,22 @@ class Desk:
                 id = _id(call.id)
                 with connected(self.folder, self.clock()) as door:
                     return {"id": id, "reported": door.report(id, call.outcome, call.note)}
+
+    def listed(self) -> list[Answer]:
+        """The brokered tools that this identity may call or ask for; none while the broker can't say."""
+        try:
+            with connected(self.folder, self.clock()) as door:
+                return door.tools()
+        except AgentFailure:
+            return []
+
+    def call(self, name: str, arguments: Answer, call_id: str, wait_s: int) -> Answer:
+        """The result of a brokered tool, a refusal too. Without a call_id each call is another. Raises AgentFailure,
+        Malformed."""
+        if len(name) > MAX_ID_CHARS:
+            raise Malformed("tool", "there is none of that name")
+        with connected(self.folder, self.clock()) as door:
+            return calling.call(door, name, arguments, call_id or self.draw(), wait_s, sleep=self.sleep)
 
     def taken(self, call: tools.Call, begun_at: Instant) -> None:
         """The answer leaves: a further consume of this id is a new one, not the lost one again.

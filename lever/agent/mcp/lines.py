@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import anyio
 import anyio.to_thread
@@ -54,7 +54,8 @@ class Input:
             try:
                 message = strict_json.parse(line, "message", max_bytes=MAX_LINE_BYTES)
             except Malformed as error:
-                await self._refuse(PARSE_ERROR, str(error))
+                id = _id_of(line)
+                await self._refuse(PARSE_ERROR if id is None else INVALID_REQUEST, str(error), id)
                 continue
             if isinstance(message, dict):
                 yield line.decode("utf-8")
@@ -69,6 +70,24 @@ class Input:
             rest = self._source.readline(MAX_LINE_BYTES + 1)
         return line
 
-    async def _refuse(self, code: int, message: str) -> None:
-        answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    async def _refuse(self, code: int, message: str, id: str | int | None = None) -> None:
+        answer = {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
         await self._output.write(json.dumps(answer) + "\n")
+
+
+def _id_of(line: bytes) -> str | int | None:
+    """Whose answer the refusal of this line is, so that nobody waits for it in vain; None where readers may differ."""
+    try:
+        message = json.loads(line, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError):
+        return None
+    id = message.get("id") if isinstance(message, dict) else None
+    ours = isinstance(id, str) or (type(id) is int and abs(id) <= strict_json.MAX_INTEGER)
+    return id if ours and "method" in message else None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len({name.casefold() for name in members}) < len(pairs):
+        raise ValueError("a key twice")
+    return members

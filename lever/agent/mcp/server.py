@@ -1,4 +1,4 @@
-"""The MCP server that an agent's harness starts: the directive tools over standard input and output."""
+"""The MCP server that an agent's harness starts: directive tools and brokered ones over standard input and output."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool
 
 from broker.errors import Malformed
 from broker.wire import directive_tools as tools
+from broker.wire import mcp_shapes
 from lever.agent.failures import AgentFailure
 from lever.agent.mcp.calls import Desk, words
 from lever.agent.mcp.lines import Input, Output
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from mcp.types import CallToolRequestParams, PaginatedRequestParams
 
 CALLS_AT_ONCE = 8
+BROKERED_AT_ONCE = 16
+"""As many as the broker lets run: they may take minutes, and nothing else shall wait for them."""
 
 
 def serve(desk: Desk, version: str) -> None:
@@ -40,15 +43,23 @@ async def _serve(desk: Desk, version: str) -> None:
 
 def build(desk: Desk, version: str) -> Server[Any]:
     """The server, whatever it is joined to."""
-    listed = ListToolsResult(tools=[Tool.model_validate(tool) for tool in tools.TOOLS])
-    room = anyio.CapacityLimiter(CALLS_AT_ONCE)
+    directive_tools = [Tool.model_validate(tool) for tool in tools.TOOLS]
+    room, brokered_room = anyio.CapacityLimiter(CALLS_AT_ONCE), anyio.CapacityLimiter(BROKERED_AT_ONCE)
 
     async def list_tools(context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
-        return listed
+        brokered = await anyio.to_thread.run_sync(desk.listed, abandon_on_cancel=True)
+        return ListToolsResult(tools=[*directive_tools, *mcp_shapes.tools(brokered, context.protocol_version)])
+
+    async def brokered(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        call = partial(desk.call, params.name, params.arguments or {}, *mcp_shapes.said_of(context.meta))
+        result = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=brokered_room)
+        return mcp_shapes.result(result, context.protocol_version)
 
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         begun_at = desk.clock()
         try:
+            if params.name not in tools.NAMES:
+                return await brokered(context, params)
             call = tools.parse(params.name, params.arguments or {})
             # A client that gives up does not stop the call: what it fetched is there when it asks again.
             answer = await anyio.to_thread.run_sync(partial(desk.answer, call), abandon_on_cancel=True, limiter=room)

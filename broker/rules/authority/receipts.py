@@ -1,0 +1,274 @@
+"""Receipts: of each call that was begun, who allowed it, by which exact bytes, and what came of it.
+
+A fold of the journal's records and nothing else; so whoever has the journal can make every receipt again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.wire import envelope, frozen, names, statement
+from broker.wire.act_records import (
+    ActEnded,
+    ActGranted,
+    AllStopped,
+    CallClaimed,
+    CallEnded,
+    LeaseClosed,
+    LeaseOpened,
+    OutcomeNoted,
+    PolicyApplied,
+    RequestOpened,
+    RunStopped,
+    StopLifted,
+)
+from broker.wire.names import Fingerprint, Instant
+from broker.wire.records import (
+    BrokerStarted,
+    ClockAccepted,
+    EnvelopeAccepted,
+    JournalRestored,
+    PayloadRef,
+    PayloadsDropped,
+    Record,
+)
+from broker.wire.statement import Approval, BoundAction, LeaseAction
+from broker.wire.times import SECOND
+
+_NOT_SENT = "not_dispatched"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Signed bytes and their signature, by reference: whose key, for which namespace, and at what time it counted."""
+
+    raw: PayloadRef
+    armored: PayloadRef
+    namespace: str
+    fingerprint: Fingerprint
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A policy that was put in force, and the signed envelope that did it."""
+
+    scope: str
+    digest: str
+    at: Instant
+    signature: Signature | None
+
+
+@dataclass(slots=True)
+class Receipt:
+    """One call. granted: the act or the lease that it spent, None where it needed none; flaws: what does not fit."""
+
+    claimed: Record
+    policies: tuple[Applied, ...]
+    granted: Record | None = None
+    asked: Record | None = None
+    ended: Record | None = None
+    noted: Record | None = None
+    flaws: list[str] = field(default_factory=list)
+
+    @property
+    def claim(self) -> CallClaimed:
+        """What was begun."""
+        assert isinstance(self.claimed.fact, CallClaimed)
+        return self.claimed.fact
+
+    @property
+    def consent(self) -> tuple[str, str]:
+        """Its kind, automatic, lease or act; and the id of the lease or act."""
+        kind, _, id = self.claim.consent.partition("/")
+        return kind, id
+
+    @property
+    def outcome(self) -> str:
+        """What came of it; empty while nobody has recorded anything."""
+        return self.ended.fact.outcome if self.ended and isinstance(self.ended.fact, CallEnded) else ""
+
+    @property
+    def signature(self) -> Signature | None:
+        """By what the operator allowed it: the statement of the act or lease."""
+        fact = self.granted.fact if self.granted else None
+        if self.granted is None or not isinstance(fact, ActGranted | LeaseOpened) or len(self.granted.payloads) != 2:
+            return None
+        raw, armored = self.granted.payloads
+        return Signature(raw, armored, names.NAMESPACE_DIRECTIVE, fact.fingerprint, self.granted.at)
+
+
+@dataclass(slots=True)
+class Receipts:
+    """of: by claim, in order; dropped: payload segments up to this one are past their retention."""
+
+    of: dict[str, Receipt] = field(default_factory=dict)
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What has to be remembered on the way through the journal."""
+
+    found: Receipts = field(default_factory=Receipts)
+    granted: dict[str, Record] = field(default_factory=dict)
+    asked: dict[str, Record] = field(default_factory=dict)
+    in_force: dict[str, Applied] = field(default_factory=dict)
+    spent: dict[str, list[Receipt]] = field(default_factory=dict)
+    over: set[str] = field(default_factory=set)
+    envelope: Record | None = None
+    stopped: bool = False
+
+    def take(self, record: Record) -> None:
+        match record.fact:
+            case PayloadsDropped() as fact:
+                self.found.dropped = max(self.found.dropped, fact.through)
+            case EnvelopeAccepted():
+                self.envelope = record
+            case PolicyApplied() as fact:
+                digest = fact.policy_digest.hex()
+                self.in_force[fact.scope] = Applied(fact.scope, digest, record.at, self._ordered(record, fact))
+            case RequestOpened() as fact:
+                self.asked[fact.request] = record
+            case ActGranted() as fact:
+                self.granted[fact.act] = record
+            case LeaseOpened() as fact:
+                self.granted[fact.lease] = record
+            case RunStopped() as fact:
+                self.over.add(fact.run)
+            case LeaseClosed() as fact:
+                self.over.add(f"lease/{fact.lease}")
+            case ActEnded() as fact:
+                self.over.add(f"act/{fact.act}")
+            case BrokerStarted() | ClockAccepted() | JournalRestored():
+                self.over |= {f"lease/{id}" for id, one in self.granted.items() if isinstance(one.fact, LeaseOpened)}
+            case AllStopped() | StopLifted() as fact:
+                self.stopped = isinstance(fact, AllStopped)
+            case CallClaimed() as fact:
+                self._claimed(record, fact)
+            case CallEnded() as fact if known := self.found.of.get(fact.claim):
+                known.ended = record
+            case OutcomeNoted() as fact if known := self.found.of.get(fact.claim):
+                known.noted = record
+            case _:
+                pass
+
+    def _ordered(self, record: Record, fact: PolicyApplied) -> Signature | None:
+        """The envelope of a policy is the record just before it."""
+        known = self.envelope
+        ours = known and known.seq == record.seq - 1 and len(known.payloads) == 2
+        if not known or not ours or not isinstance(known.fact, EnvelopeAccepted) or known.fact.op != "policy_apply":
+            return None
+        raw, armored = known.payloads
+        return Signature(raw, armored, names.NAMESPACE_ADMIN, fact.fingerprint, record.at)
+
+    def _claimed(self, record: Record, fact: CallClaimed) -> None:
+        by_digest = {one.digest: one for one in self.in_force.values()}
+        receipt = Receipt(record, tuple(by_digest[digest] for digest in fact.policies if digest in by_digest))
+        if [ref.digest for ref in record.payloads] != [fact.args_digest]:
+            receipt.flaws.append("the bytes that it names are not its arguments")
+        if len(receipt.policies) != len(fact.policies) or not fact.policies:
+            receipt.flaws.append("a policy that it names was not in force")
+        if self.stopped:
+            receipt.flaws.append("everything was stopped when it was begun")
+        if fact.run in self.over:
+            receipt.flaws.append("its run was over when it was begun")
+        kind, id = receipt.consent
+        if kind != "automatic":
+            receipt.granted = self.granted.get(id)
+            if fact.consent in self.over:
+                receipt.flaws.append("its consent was over when it was begun")
+            before = self.spent.setdefault(fact.consent, [])
+            receipt.flaws += _misfits(receipt, before)
+            before.append(receipt)
+            answered = receipt.granted.fact if receipt.granted else None
+            if isinstance(answered, ActGranted | LeaseOpened):
+                receipt.asked = self.asked.get(answered.request)
+        self.found.of[fact.claim] = receipt
+
+
+def read(records: Iterable[Record]) -> Receipts:
+    """Every receipt that a journal holds."""
+    reader = _Reader()
+    for record in records:
+        reader.take(record)
+    return reader.found
+
+
+def _misfits(receipt: Receipt, before: list[Receipt]) -> Iterator[str]:
+    """What the consent that a claim names does not cover. before: the claims that took from the same one."""
+    claim, at = receipt.claim, receipt.claimed.at
+    spent = [one for one in before if one.outcome != _NOT_SENT]
+    match receipt.granted.fact if receipt.granted else None:
+        case ActGranted() as act:
+            allowed = (act.cn, act.generation, act.tool, act.account, act.resources, act.args_digest)
+            if allowed != (
+                claim.cn, claim.generation, claim.tool, claim.account, claim.resources, claim.args_digest,
+            ):  # fmt: skip
+                yield "the act was signed for another call"
+            if not act.not_before_at <= at < act.expires_at:
+                yield "the act did not hold at that time"
+            if spent:
+                yield f"the act was spent before, by claim {spent[0].claim.claim}"
+        case LeaseOpened() as lease:
+            read = (claim.cn, claim.generation, claim.account, claim.run, claim.tool_class)
+            if read != (lease.cn, lease.generation, lease.account, lease.run, "read"):
+                yield "the lease was signed for other reads"
+            ends_at = before[0].claimed.at + lease.seconds * SECOND if before else lease.first_read_by_at
+            if at >= ends_at:
+                yield "the lease was over by its time"
+            if len(spent) >= lease.operations:
+                yield "the lease was over by its operations"
+        case _:
+            yield "no record of the consent that it names"
+
+
+def unlike(receipt: Receipt, raw: bytes) -> Iterator[str]:
+    """What the signed statement says that the record of the grant does not. Raises Malformed for no statement."""
+    said, fact = statement.read(raw), receipt.granted.fact if receipt.granted else None
+    if not isinstance(fact, ActGranted | LeaseOpened):
+        return
+    id = fact.act if isinstance(fact, ActGranted) else fact.lease
+    if (said.directive_id, said.target.cn, said.target.generation) != (id, fact.cn, fact.generation):
+        yield "what was signed is for another agent, or another act"
+    for name, (signed, recorded) in _bound(said.action, fact).items():
+        if signed != recorded:
+            yield f"what was signed says another {name}"
+
+
+def _bound(action: statement.Action, fact: ActGranted | LeaseOpened) -> Mapping[str, tuple[Any, Any]]:
+    """By name, what the statement says and what was recorded of it."""
+    match action, fact:
+        case Approval(), ActGranted():
+            return {
+                "tool": (f"{action.tool}.{action.op}", fact.tool),
+                "account": (action.account, fact.account),
+                "resources": (action.resources, fact.resources),
+                "request": (action.request_id, fact.request),
+                "digest of the arguments": (action.args_digest, fact.args_digest),
+                "digest of the tool": (action.tool_digest, fact.tool_digest),
+            }
+        case BoundAction(kind="tool_call"), ActGranted():
+            return {
+                "tool": (f"{action.tool}.{action.op}", fact.tool),
+                "digest of the arguments": (frozen.freeze(action.args).digest, fact.args_digest),
+            }
+        case LeaseAction(), LeaseOpened():
+            return {
+                "account": (action.account, fact.account),
+                "request": (action.request_id, fact.request),
+                # The policy, or the agent's own request, may have made it shorter than it was signed.
+                "length": (action.ttl_seconds, max(action.ttl_seconds, fact.seconds)),
+                "number of operations": (action.ops, max(action.ops, fact.operations)),
+            }
+        case _:
+            return {"kind of action": (action.kind, "")}
+
+
+def orders(raw: bytes, applied: Applied) -> bool:
+    """Does the signed envelope put this policy in force for this scope? Raises Malformed for no envelope."""
+    said = envelope.read(raw)
+    named = (said.op, said.params.get("scope"), said.params.get("digest"))
+    return named == ("policy_apply", applied.scope, applied.digest)

@@ -1,0 +1,24 @@
+"""Checks of the tool servers: what they may see, and whether what confines them is there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+from lever.checks.finding import Finding
+from lever.where import Place
+
+
+def confined(place: Place) -> Iterator[Finding]:
+    """Each server that runs with the broker's own rights, by name; and whether bubblewrap is there for the others."""
+    commands = {name: server for name, server in place.config.servers.items() if server.command}
+    for name in (name for name, server in commands.items() if server.sandbox is None):
+        text = f"{name} runs with all rights of the broker (sandbox: none): it can read its keys and its journal"
+        hint = f"write in {place.config_path}, under servers.{name}: sandbox: {{read: [...], write: [...]}}"
+        yield Finding("tool server", "warn", text, hint)
+    sandboxed = [name for name, server in commands.items() if server.sandbox is not None]
+    if sandboxed and not shutil.which("bwrap"):
+        text = f"there is no bwrap here: {', '.join(sandboxed)} will not be started"
+        yield Finding("tool server", "fail", text, "sudo apt-get install bubblewrap")
+    elif sandboxed:
+        yield Finding("tool server", "ok", f"confined: {', '.join(sandboxed)}")

@@ -1,0 +1,159 @@
+"""The whole of it at a shell: a policy applied, tools accepted, calls answered, and receipts of all of that."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lever.exits import Exit
+from tests.authority.desk import Desk, call, code, desk, sent
+from tests.cli.conftest import Cli, Done
+from tests.rig import Agent
+
+POLICY = """
+v: 1
+name: shell
+default_action: deny
+tool_allowlist:
+  allowed: [s.pid, s.look]
+  approval_required: [s.echo]
+  denied: ["*.*delete*", "s.dies"]
+tools:
+  s.pid: {class: read, account: mail}
+  s.look: {class: read}
+  s.echo: {class: mutation, resources: [{pointer: /path, kind: path}]}
+accounts:
+  mail: {lease_seconds: 60, lease_operations: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    made = desk(tmp_path_factory.mktemp("shell"))
+    (made.rig.folder / "policy.yaml").write_text(POLICY)
+    yield made
+    made.rig.close()
+
+
+@pytest.fixture
+def lever(office: Desk) -> Cli:
+    return Cli(office.rig.folder)
+
+
+@pytest.fixture
+def opened(office: Desk, lever: Cli) -> Cli:
+    """A policy in force and the tools accepted, both at a shell; the second time as well."""
+    assert lever("policy", "apply", "policy.yaml").status == 0
+    done = lever("tools", "accept", "s")
+    assert done.status == 0, done.stderr
+    return lever
+
+
+def told(done: Done) -> Any:
+    assert done.status == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def receipts(lever: Cli) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lever("receipt", "list", "--json").stdout.splitlines()]
+
+
+def asked(agent: Agent, name: str, arguments: dict[str, Any]) -> str:
+    answer = call(agent, name, arguments)
+    assert code(answer) == "consent_required", answer
+    id: str = answer["structuredContent"]["request_id"]
+    return id
+
+
+@pytest.mark.promise("P20", "P25")
+def test_from_a_policy_to_a_receipt(office: Desk, opened: Cli) -> None:
+    agent, lever = office.rig.enrol("shell-a"), opened
+    assert "shell@" in lever("policy", "show").stdout
+    listed = told(lever("tools", "list", "s", "--json"))["servers"]["s"]
+    assert {row["state"] for row in listed} == {"accepted"}
+    request = asked(agent, "s__echo", {"path": "/srv/a", "text": "x"})
+    assert request in lever("request", "list").stdout
+    assert 'argument  "text": "x"' in lever("request", "show", request).stdout
+    done = lever("request", "approve", request)
+    assert done.status == 0, done.stderr
+    assert '    | argument  "path": "/srv/a"' in done.stderr.splitlines()
+    assert '    | resource  "path:/srv/a"' in done.stderr.splitlines()
+    assert sent(call(agent, "s__echo", {"path": "/srv/a", "text": "x"})) == {"path": "/srv/a", "text": "x"}
+    assert lever("request", "approve", request).status == Exit.REFUSED
+    (receipt,) = [one for one in receipts(lever) if one["agent"]["cn"] == agent.cn]
+    assert (receipt["tool"], receipt["outcome"], receipt["consent"]["kind"]) == ("s.echo", "done", "act")
+    verified = lever("receipt", "verify")
+    assert verified.status == 0, verified.stdout + verified.stderr
+    shown = lever("receipt", "show", receipt["claim"]).stdout
+    assert receipt["consent"]["fingerprint"] in shown
+    assert '    | argument  "text": "x"' in shown.splitlines()
+
+
+def test_a_read_asks_once_and_the_lease_is_as_the_policy_says(office: Desk, opened: Cli) -> None:
+    agent, lever = office.rig.enrol("reads-a"), opened
+    request = asked(agent, "s__pid", {})
+    answer = told(lever("request", "approve", request, "--json"))
+    assert (answer["seconds"], answer["operations"]) == (60, 2)
+    assert not call(agent, "s__pid", {}).get("isError")
+    (open_one,) = [one for one in told(lever("lease", "list", "--json"))["leases"] if one["agent"]["cn"] == agent.cn]
+    assert (open_one["lease"], open_one["used"]) == (answer["id"], 1)
+    assert lever("lease", "close", answer["id"]).stdout == f"closed {answer['id']}\n"
+    assert lever("lease", "close", answer["id"]).status == 0, "closing is idempotent"
+    assert code(call(agent, "s__pid", {})) == "consent_required"
+    done = lever("lease", "open", agent.cn, "mail", "--minutes", "1440", "--json")
+    assert (told(done)["seconds"], told(done)["deprecated"]) == (60, "minutes")
+    assert not call(agent, "s__pid", {}).get("isError")
+    assert [one["consent"]["kind"] for one in receipts(lever) if one["agent"]["cn"] == agent.cn] == ["lease"] * 2
+    assert lever("receipt", "verify").status == 0
+
+
+def test_a_denied_request_and_a_revoked_act_come_to_nothing(office: Desk, opened: Cli) -> None:
+    agent, lever = office.rig.enrol("denied-b"), opened
+    request = asked(agent, "s__echo", {"path": "/a"})
+    assert lever("request", "deny", request, "--note", "Not this one.").status == 0
+    assert code(call(agent, "s__echo", {"path": "/a"})) == "request_denied"
+    other = asked(agent, "s__echo", {"path": "/b"})
+    act = told(lever("request", "approve", other, "--json"))["id"]
+    assert lever("request", "revoke", act).status == 0
+    assert lever("request", "revoke", act).status == Exit.REFUSED
+    assert code(call(agent, "s__echo", {"path": "/b"})) == "consent_required"
+
+
+def test_the_policy_in_force_explains_a_call(office: Desk, opened: Cli) -> None:
+    done = opened("policy", "explain", "anyone", "s.echo", '{"path": "/a"}')
+    assert done.stdout.splitlines()[-1].startswith("act"), done.stderr
+    done = opened("policy", "explain", "anyone", "s.dies", "{}", "--json")
+    assert told(done)["outcome"] == "denied_by_rule"
+
+
+def test_stop_all_needs_no_key_and_resume_does(office: Desk, opened: Cli, tmp_path: Path) -> None:
+    agent, lever = office.rig.enrol("stopped-a"), opened
+    away = tmp_path / "keys"
+    shutil.move(office.rig.folder / "keys", away)
+    try:
+        assert lever("stop-all").stdout == "stopped\n"
+        assert lever("stop-all").stdout == "it is stopped already\n"
+        assert lever("resume").status == Exit.SIGNING_FAILED
+    finally:
+        shutil.move(away, office.rig.folder / "keys")
+    assert code(call(agent, "s__look", {"paths": []})) == "emergency_stop"
+    assert lever("resume").stdout == "resumed\n"
+    assert lever("resume").status == Exit.REFUSED
+    assert not call(agent, "s__look", {"paths": []}).get("isError")
+
+
+def test_a_run_that_is_stopped_stays_so(office: Desk, opened: Cli) -> None:
+    agent, lever = office.rig.enrol("runs-a"), opened
+    assert not call(agent, "s__look", {"paths": []}).get("isError")
+    (run,) = [one["run"] for one in told(lever("run", "list", "--json"))["runs"] if one["agent"]["cn"] == agent.cn]
+    assert "tool_calls" in lever("run", "show", run).stdout
+    assert lever("run", "stop", run).status == 0
+    assert lever("run", "stop", run).status == Exit.REFUSED
+    assert code(call(agent, "s__look", {"paths": []})) == "run_stopped"
+    assert lever("run", "new", agent.cn).status == 0
+    assert not call(agent, "s__look", {"paths": []}).get("isError")

@@ -1,0 +1,164 @@
+"""Asking the operator: once for the same call, only when nothing else is in the way, a few at a time, and not again
+what was just refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.errors import Reason
+from broker.rules.authority.asking import MAX_PENDING, ConsentRequired
+from broker.rules.authority.passage import Claimed
+from broker.wire.act_records import RequestEnded, RequestOpened
+from tests.authority.table import SEND, Table
+from tests.proof.cast import A, B
+
+pytestmark = pytest.mark.promise("P20")
+
+
+def flood(table: Table, cn: Any = A) -> list[str]:
+    return [table.asked("send", {"to": [str(number)]}, cn=cn) for number in range(MAX_PENDING)]
+
+
+def test_the_same_call_asks_once(table: Table) -> None:
+    first = table.asked("send", SEND)
+    for arguments in (SEND, dict(reversed(SEND.items()))):
+        assert table.asked("send", arguments) == first
+    assert table.asked("send", SEND, cn=B) != first
+    assert table.asked("ask", SEND) != first
+
+
+def test_all_reads_of_an_account_ask_for_one_lease(table: Table) -> None:
+    assert len({table.asked(name, {"id": number}) for name in ("read", "find") for number in range(5)}) == 1
+    assert table.lease_request().request.request == table.asked("read")
+
+
+def test_eight_wait_and_a_ninth_is_refused_until_one_is_over(table: Table) -> None:
+    waiting = flood(table)
+    for call in (("send", {"to": ["one more"]}), ("ask", {}), ("read", {})):
+        assert table.call(*call) == Reason.TOO_MANY_PENDING
+    assert table.lease_request() == Reason.TOO_MANY_PENDING
+    assert table.asked("send", {"to": ["0"]}) == waiting[0], "what waits already is no ninth"
+    table.asked("send", SEND, cn=B)
+    table.done("list")
+    table.deny(waiting[0])
+    table.asked("send", {"to": ["one more"]})
+    table.later(600)
+    flood(table)
+
+
+def test_it_lives_ten_minutes_and_then_is_no_answer_to_anything(table: Table) -> None:
+    request = table.asked("send", SEND)
+    table.later(599.999)
+    assert table.asked("send", SEND) == request
+    table.later(0.001)
+    assert table.approve(request) == Reason.ALREADY_RESOLVED
+    assert table.deny(request) == Reason.ALREADY_RESOLVED
+    assert table.asked("send", SEND) != request
+    assert table.lapse() == (A,)
+    assert table.last(RequestEnded).request == request
+    assert table.book.ledger.requests[request].state == "expired"
+
+
+@pytest.mark.parametrize("name", ["send", "read"])
+def test_what_was_denied_cannot_be_asked_again_for_ten_minutes(table: Table, name: str) -> None:
+    request = table.asked(name, SEND)
+    assert table.deny(request, "not to her").request == request
+    for _ in range(3):
+        assert table.call(name, SEND) == Reason.REQUEST_DENIED
+        assert "not to her" in table.said
+        table.later(199.999)
+    if name == "read":
+        assert table.lease_request() == Reason.REQUEST_DENIED, "nor by the other way to ask"
+    table.apply(tools={"s.send": {"class": "mutation", "account": "mail"}})
+    assert table.call(name, SEND) == Reason.REQUEST_DENIED, "however the policy sees it now"
+    table.asked(name, SEND, cn=B)
+    table.later(0.003)
+    table.asked(name, SEND)
+
+
+def test_the_first_of_two_operators_answers_and_the_second_hears_so(table: Table) -> None:
+    approved, denied = table.asked("send", SEND), table.asked("send", {"to": ["bob"]})
+    table.approve(approved)
+    table.deny(denied)
+    for request in (approved, denied):
+        assert table.approve(request) == Reason.ALREADY_RESOLVED
+        assert table.deny(request) == Reason.ALREADY_RESOLVED
+    assert len(table.book.ledger.acts) == 1
+    lease = table.asked("read")
+    table.lease(request=lease)
+    assert table.lease(request=lease) == Reason.ALREADY_RESOLVED
+
+
+def test_an_answer_of_the_other_kind_is_refused(table: Table) -> None:
+    act, lease = table.asked("send", SEND), table.asked("read")
+    assert table.lease(request=act) == Reason.APPROVAL_DIFFERS
+    assert table.approve(lease) == Reason.APPROVAL_DIFFERS
+
+
+def test_a_request_that_is_not_there_is_no_request(table: Table) -> None:
+    assert table.deny("0" * 32) == Reason.UNKNOWN_REQUEST
+    assert table.lease(request="0" * 32) == Reason.UNKNOWN_REQUEST
+
+
+@pytest.mark.parametrize(("name", "arguments", "reason"), [
+    ("drop", {}, Reason.DENIED_BY_RULE), ("unlisted", {}, Reason.DENIED_BY_DEFAULT),
+    ("nothing", {}, Reason.UNKNOWN_TOOL), ("send", {"text": "x"}, Reason.MISSING_RESOURCE),
+    ("send", {"to": [{"a": 1}]}, Reason.AMBIGUOUS_OPERAND), ("send", [], Reason.INVALID_ARGUMENTS),
+])  # fmt: skip
+def test_nobody_is_asked_for_what_would_be_refused_anyway(
+    table: Table, name: str, arguments: Any, reason: Reason
+) -> None:
+    assert table.call(name, arguments) == reason
+    assert table.count(RequestOpened) == 0
+
+
+@pytest.mark.parametrize("end", ["enrol", "revoke"])
+def test_an_enrolment_that_is_over_takes_its_requests_with_it(table: Table, end: str) -> None:
+    request = table.asked("send", SEND)
+    getattr(table, end)(A)
+    assert table.book.ledger.requests[request].state == "invalidated"
+    assert isinstance(table.approve(request), Reason)
+    assert isinstance(table.approve(request, target={"generation": 2}), Reason)
+
+
+def test_a_policy_that_sees_the_call_otherwise_asks_anew_while_the_first_still_waits(table: Table) -> None:
+    first = table.asked("send", SEND)
+    table.apply(tools={"s.send": {"class": "mutation", "account": "mail"}})
+    second = table.asked("send", SEND)
+    assert second != first
+    table.approve(second)
+    table.done("send", SEND)
+
+
+def test_nothing_is_approved_by_waiting(table: Table) -> None:
+    request = table.asked("send", SEND)
+    for _ in range(20):
+        table.later(60)
+        table.lapse()
+        assert not isinstance(table.call("send", SEND), Claimed)
+    assert table.book.ledger.requests[request].state == "expired"
+    assert not table.book.ledger.acts
+
+
+def test_requests_are_there_after_a_restart(table: Table) -> None:
+    request = table.asked("send", SEND)
+    table.restart()
+    assert table.book.ledger.requests[request].args == b'{"text":"hello","to":["ann"]}'
+    table.approve(request)
+    table.done("send", SEND)
+
+
+def test_a_denial_and_its_note_are_there_after_a_restart(table: Table) -> None:
+    table.deny(table.asked("send", SEND), "not to her")
+    table.restart()
+    assert table.call("send", SEND) == Reason.REQUEST_DENIED
+    assert "not to her" in table.said
+
+
+def test_a_second_call_for_another_act_does_not_take_the_first_ones_answer(table: Table) -> None:
+    table.act("ask", {"n": 1})
+    answer = table.call("ask", {"n": 2})
+    assert isinstance(answer, ConsentRequired)
+    assert answer.other_arguments
