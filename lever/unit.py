@@ -54,8 +54,9 @@ class Service:
     """What the unit runs and what that needs. Every path is absolute.
 
     program: how `lever` is started; reads: folders that it must be able to read; signing_key: a file that it must not;
-    user: the account it runs as in system scope; commands: does some agent have a delivery command?; loopback: do only
-    this machine's own callers reach the agent door?; environment: passed on as it is.
+    user: the account it runs as in system scope; commands: does it start programs of the operator's?; sandboxes: does
+    it confine some of them?; loopback: do only this machine's own callers reach the agent door?; environment: passed
+    on as it is.
     """
 
     unit: Unit
@@ -67,6 +68,7 @@ class Service:
     signing_key: Path | None = None
     user: str = "root"
     commands: bool = False
+    sandboxes: bool = False
     loopback: bool = True
     connections: int = 1024
     watchdog_s: int = 30
@@ -130,11 +132,12 @@ def _calls(service: Service) -> Properties:
         yield name, "yes"
     # Not `yes`: systemd 252 writes that down as an empty value, and after a daemon-reload reads it as `no`. To make a
     # namespace of kind uts takes a capability that the unit lacks, and can't get without one of kind user.
-    yield "RestrictNamespaces", "uts"
-    yield "RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6"
+    if not service.sandboxes:
+        yield "RestrictNamespaces", "uts"
+    yield "RestrictAddressFamilies", f"AF_UNIX AF_INET AF_INET6{' AF_NETLINK' if service.sandboxes else ''}"
     yield "SystemCallArchitectures", "native"
     yield "SystemCallErrorNumber", "EPERM"
-    yield "SystemCallFilter", "@system-service"
+    yield "SystemCallFilter", f"@system-service{' @mount' if service.sandboxes else ''}"
     if not service.commands:
         yield "SystemCallFilter", "~@privileged @resources"
         yield "MemoryDenyWriteExecute", "yes"
@@ -143,7 +146,9 @@ def _calls(service: Service) -> Properties:
 def _powers(service: Service) -> Properties:
     low_port = "CAP_NET_BIND_SERVICE" if 0 < service.port < 1024 else ""
     yield "User", service.user
-    yield "CapabilityBoundingSet", low_port
+    # Who is uid 0 may make a sandbox in which that is uid 0 too only with this one.
+    sandboxing = "CAP_SETFCAP" if service.sandboxes and service.user in ("root", "0") else ""
+    yield "CapabilityBoundingSet", " ".join(filter(None, (low_port, sandboxing)))
     yield "AmbientCapabilities", low_port
     yield "RemoveIPC", "yes"
     if service.loopback and not service.commands:
@@ -152,9 +157,13 @@ def _powers(service: Service) -> Properties:
 
 
 def _kernel(service: Service) -> Properties:
-    for name in ("Clock", "ControlGroups", "Hostname", "KernelLogs", "KernelModules", "KernelTunables"):
+    for name in ("Clock", "ControlGroups", "Hostname", "KernelModules"):
         yield f"Protect{name}", "yes"
     yield "PrivateDevices", "yes"
+    if service.sandboxes:
+        return  # a sandbox has a /proc of its own, which the kernel refuses where parts of the outer one are covered
+    for name in ("KernelLogs", "KernelTunables"):
+        yield f"Protect{name}", "yes"
     yield "ProtectProc", "invisible"
     if not service.commands:
         yield "ProcSubset", "pid"

@@ -268,3 +268,18 @@ def as_user(machine: Machine, name: str) -> dict[str, str]:
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "start", f"user@{uid}.service")
     return {"HOME": f"/home/{name}", "XDG_RUNTIME_DIR": f"/run/user/{uid}"}
+
+
+FAKE = Path(__file__).parents[1] / "fakes" / "tool_server.py"
+
+
+def test_a_confined_tool_server_runs_below_the_unit(machine: Machine) -> None:
+    demo = Instance(machine)
+    reads = f"[{sys.prefix}, {sys.base_prefix}, {FAKE.parent}]"
+    demo.add("servers:", f'  s: {{command: ["{sys.executable}", "-S", "{FAKE}"], sandbox: {{read: {reads}}}}}')
+    demo.broker("start")
+    argv = (LEVER, "tools", "list", "s", "--json", "--config", f"{FOLDER}/lever.yaml")
+    told = machine.run(*argv, expect=None)
+    assert "s.echo" in told.stdout, machine.journal()
+    rated = machine.run("systemd-analyze", "security", "--no-pager", UNIT, expect=None).stdout.strip().splitlines()[-1]
+    assert float(re.findall(r"[0-9.]+", rated)[-1]) <= 4.0, rated
