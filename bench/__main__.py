@@ -1,6 +1,7 @@
 """`make bench`: real daemons, everything interleaved in one run, medians with spread (minimum to maximum).
 
-Each line says what is aimed at. What misses its aim is said; docs/decisions/ says what limits it.
+Each line says what is aimed at. What misses its aim is said; docs/decisions/ says what limits it. Run as
+`python -m bench PART...` for some of its parts.
 """
 
 from __future__ import annotations
@@ -19,28 +20,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.figures import ROUNDS, Row, aimed, show
+from bench.gateway import gateway
 from bench.instance import Filled, load, make
+from bench.judging import judging
 from bench.misses import misses
 from broker.wire import statement
 from broker.wire.names import NAMESPACE_DIRECTIVE
 from tests.rig import Rig, sign
-
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
-Row = dict[str, list[float]]
-
-
-def show(what: str, values: list[float], unit: str, aim: str = "", good: bool = True) -> None:
-    """One line: median (minimum to maximum), the aim, and whether it is met."""
-    middle, low, high = statistics.median(values), min(values), max(values)
-    figures = f"{middle:.4g} ({low:.4g} to {high:.4g}) {unit}".strip()
-    verdict = f"aim {aim}: {'met' if good else 'MISSED'}" if aim else ""
-    print(f"  {what:<34} {figures:<32} {verdict}".rstrip(), flush=True)
-
-
-def aimed(what: str, values: list[float], unit: str, *, most: float | None = None, least: float | None = None) -> None:
-    middle = statistics.median(values)
-    good = (most is None or middle <= most) and (least is None or middle >= least)
-    show(what, values, unit, f"<= {most:g}" if most is not None else f">= {least:g}", good)
 
 
 def append_and_sync(file: int, count: int) -> float:
@@ -237,8 +224,9 @@ def in_parallel(clients: int, work: list[Signed], make_client: Callable[[], Call
 def main() -> None:
     print(f"{ROUNDS} rounds; medians (minimum to maximum); {os.cpu_count()} cores, Python {sys.version.split()[0]}")
     with tempfile.TemporaryDirectory(prefix="lever-bench-") as name:
-        for part in (consume, stored, memory, send, misses):
-            part(Path(name))
+        parts = {part.__name__: part for part in (consume, stored, memory, send, misses, judging, gateway)}
+        for part in sys.argv[1:] or parts:
+            parts[part](Path(name))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A light HTTPS client: so many connections, each with its own certificate, each sending its bodies one after another.
 
-Run as `python -m bench.client PORT CA`, with one JSON line on its input: {"clients": [{"identity": path, "bodies":
-[...]}]}. Answers one JSON line: {"seconds": whole, "p50_ms": ..., "bad": n}.
+Run as `python -m bench.client PORT CA`, or `-` for the CA to speak plain HTTP, with one JSON line on its input:
+{"clients": [{"identity": path, "bodies": [...], "head": ...}], "expect": a text in each answer}. Answers one JSON line:
+{"seconds": whole, "p50_ms": ..., "bad": n}.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ HEAD = "POST /directive/consume HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: app
 class Line(asyncio.Protocol):
     """One kept-alive connection: `bodies` in turn, a latency for each."""
 
-    def __init__(self, bodies: list[str], done: asyncio.Future[None], latencies: list[float]) -> None:
-        self.requests = [f"{HEAD}Content-Length: {len(body)}\r\n\r\n{body}".encode() for body in reversed(bodies)]
+    def __init__(
+        self, client: dict[str, Any], expect: bytes, done: asyncio.Future[None], latencies: list[float]
+    ) -> None:
+        head, bodies = client.get("head", HEAD), client["bodies"]
+        self.expect = expect
+        self.requests = [f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode() for body in reversed(bodies)]
         self.done, self.latencies, self.bad = done, latencies, 0
         self.buffer = b""
 
@@ -44,7 +49,7 @@ class Line(asyncio.Protocol):
         if len(self.buffer) < head + 4 + length:
             return
         self.latencies.append(time.perf_counter() - self.begun)
-        self.bad += not self.buffer.startswith(b"HTTP/1.1 200")
+        self.bad += not (self.buffer.startswith(b"HTTP/1.1 200") and self.expect in self.buffer)
         self.buffer = b""
         if self.requests:
             self.go()
@@ -61,10 +66,12 @@ async def run(port: int, ca: str, plan: dict[str, Any]) -> dict[str, Any]:
     latencies: list[float] = []
     lines = []
     for client in plan["clients"]:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(ca)
-        context.load_cert_chain(client["identity"])
-        line = Line(client["bodies"], loop.create_future(), latencies)
+        context = None
+        if ca != "-":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(ca)
+            context.load_cert_chain(client["identity"])
+        line = Line(client, plan.get("expect", "").encode(), loop.create_future(), latencies)
         await loop.create_connection(lambda line=line: line, "127.0.0.1", port, ssl=context)  # type: ignore[misc]
         lines.append(line)
     begun = time.perf_counter()

@@ -60,16 +60,21 @@ def make(folder: Path, agents: int, each: int, *, active: int = 0, consumed: int
     filled = Filled(rig)
     names = [f"bench-{i}" for i in range(agents)]
     for name in names:
-        agent = rig.enrol(name)
-        path = rig.folder / f"{name}.pem"
-        path.write_text(agent.private_pem() + agent.certificate)
-        filled.identities[name] = str(path)
-    (rig.folder / "ca.pem").write_text(rig.ca_pem)
+        identity(filled, name)
     rig.enrol("bystander")
     rig.stop()
     asyncio.run(_fill(filled, names, each, active, consumed))
     rig.start()
     return filled
+
+
+def identity(filled: Filled, name: str) -> None:
+    """Enrol an agent, and keep its key and certificate in a file."""
+    agent = filled.rig.enrol(name)
+    path = filled.rig.folder / f"{name}.pem"
+    path.write_text(agent.private_pem() + agent.certificate)
+    filled.identities[name] = str(path)
+    Path(filled.ca).write_text(filled.rig.ca_pem)
 
 
 @asynccontextmanager
@@ -144,8 +149,14 @@ class Sealer:
 def load(filled: Filled, port: int, clients: list[tuple[str, list[str]]]) -> dict[str, Any]:
     """Run these clients in a process of their own: [(agent, bodies)]."""
     plan = {"clients": [{"identity": filled.identities[name], "bodies": bodies} for name, bodies in clients]}
-    argv = [sys.executable, "-m", "bench.client", str(port), filled.ca]
-    done = subprocess.run(argv, input=json.dumps(plan) + "\n", capture_output=True, text=True, check=True, timeout=300)
+    return drive(port, filled.ca, plan)
+
+
+def drive(port: int, ca: str, plan: dict[str, Any]) -> dict[str, Any]:
+    """Run `bench.client`; every answer must be good."""
+    argv = [sys.executable, "-m", "bench.client", str(port), ca]
+    done = subprocess.run(argv, input=json.dumps(plan) + "\n", capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
     answer: dict[str, Any] = json.loads(done.stdout)
-    assert not answer["bad"], f"{answer['bad']} answers were not 200"
+    assert not answer["bad"], f"{answer['bad']} answers were not good"
     return answer

@@ -311,6 +311,7 @@ class Broker:
             inbox=self._inbox,
             rates=Rates(
                 consume=_per(limits.consume_per_minute, 60),
+                call=_per(limits.calls_per_minute, 60),
                 inbox=_per(limits.inbox_per_minute, 60),
                 renew=_per(limits.renew_per_hour, 3600),
                 enrol=_per(limits.enrol_per_minute, 60),

@@ -12,17 +12,17 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from broker.clocks import clock, steady
 from broker.config import Config
 from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Outcome, Unknown
-from broker.errors import BrokerError, Malformed, Unavailable
+from broker.errors import BrokerError, Fatal, Malformed, Unavailable
 from broker.rules.authority import closing, leases, orders, passage, shown
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import Claim
 from broker.rules.authority.judgement import Call, Unresolved
-from broker.rules.authority.passage import Answer, Claimed, Ids, Passing, Repeated
+from broker.rules.authority.passage import Claimed, Ids, Passing, Repeated
 from broker.turn import Turn
 from broker.wire import catalogue, own_tools, tool_results
 from broker.wire.act_records import ActGranted, LeaseOpened, RequestDenied, RequestEnded
@@ -37,6 +37,7 @@ from broker.wire.verified import Standing
 MAX_WAIT_S: Final = 30.0
 MAX_CALL_S: Final = 300.0
 LOOK_S: Final = 60.0
+T = TypeVar("T")
 ANSWERS: Final = (ActGranted, LeaseOpened, RequestDenied, RequestEnded)
 log = logging.getLogger("lever.gateway")
 
@@ -119,10 +120,12 @@ class Gateway:
                 caller, Call(caller.cn, tool, arguments), call_id, self._resolved(tool), standing,
                 Ids(self.draw(), self.draw(), self.draw()), self.elapsed_s(),
             )  # fmt: skip
-            answer = await self.turn.take(partial(passage.pass_on, passing=passing), self.clock())
+            answer = await self._apart(self._passed(caller, passing))
+            if not isinstance(answer, ConsentRequired):
+                return answer
             left_s = deadline - asyncio.get_running_loop().time()
-            if not isinstance(answer, ConsentRequired) or left_s <= 0:
-                return await self._answered(caller, answer)
+            if left_s <= 0:
+                return tool_results.consent_required(answer.request, answer.other_arguments)
             await self.wakes.wait(caller.cn, left_s, mark)
 
     def elapsed_s(self) -> dict[str, float]:
@@ -198,16 +201,20 @@ class Gateway:
         look = self._looks.get(server)
         return look.tools.get(name, Unresolved.TOOL_CHANGED) if look else Unresolved.SERVER_UNAVAILABLE
 
-    async def _answered(self, caller: Caller, answer: Answer) -> Result:
-        match answer:
-            case Claimed():
-                task: asyncio.Task[Result] = asyncio.ensure_future(self._execute(caller, answer))
-                self.spawn(_waited(task))
-                return await asyncio.shield(task)
+    async def _apart(self, work: Coroutine[Any, Any, T]) -> T:
+        """In a task of the daemon's own: who asked may leave at any moment, and what was claimed still has its end."""
+        task = asyncio.ensure_future(work)
+        self.spawn(_waited(task))
+        return await asyncio.shield(task)
+
+    async def _passed(self, caller: Caller, passing: Passing) -> Result | ConsentRequired:
+        match await self.turn.take(partial(passage.pass_on, passing=passing), self.clock()):
+            case Claimed() as claimed:
+                return await self._execute(caller, claimed)
             case Repeated(claim):
                 return _of_claim(claim)
-            case ConsentRequired():
-                return tool_results.consent_required(answer.request, answer.other_arguments)
+            case ConsentRequired() as lacking:
+                return lacking
 
     async def _execute(self, caller: Caller, claimed: Claimed) -> Result:
         """Once. Whatever happens, an end is written before the answer leaves."""
@@ -241,7 +248,7 @@ class Gateway:
                 seconds = minutes * 60 if minutes else None
                 decide = partial(leases.ask, caller=caller, account=account, ids=ids, seconds=seconds)
                 answer = await self.turn.take(decide, self.clock())
-                result = await self._answered(caller, answer)
+                result = tool_results.consent_required(answer.request, answer.other_arguments)
                 terms = leases.terms_of(self.turn.book, caller.cn, account)
                 if minutes is not None and terms:
                     effective = leases.seconds_of(answer.request) or terms.lease_seconds
@@ -267,11 +274,12 @@ class Gateway:
 
 
 async def _waited(task: asyncio.Task[Any]) -> None:
-    """A task of the daemon's own: who asked may leave, this does not."""
     try:
         await asyncio.shield(task)
-    except BrokerError as error:
+    except Fatal as error:
         log.error("a call's end was not written", extra={"why": str(error)})
+    except BrokerError:  # told to whoever asked
+        return
 
 
 def _of_claim(claim: Claim) -> Result:

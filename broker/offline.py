@@ -183,8 +183,9 @@ def exact_bytes(state: Path, found: Receipts, ref: PayloadRef, kept: Mapping[byt
     """
     from broker.journal import payloads, segments
     from broker.journal.disk import RealDisk
+    from broker.journal.state import PAYLOADS
 
-    file = state / payloads.PAYLOADS / segments.name(ref.segment)
+    file = state / PAYLOADS / segments.name(ref.segment)
     if ref.segment <= found.dropped and not file.exists():  # one that holds something in force stays
         return kept.get(ref.digest)
     return payloads.read_payload(RealDisk(), state, ref)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,28 +93,28 @@ def as_json(function: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Print data, not words, on standard output.")(function)
 
 
-def with_config(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--config and a trailing CONFIG, as the argument `place`."""
+def with_config(function: Callable[..., Any], *, trailing: bool = True) -> Callable[..., Any]:
+    """--config and a trailing CONFIG, as the argument `place`. trailing: False where any number of words comes last."""
 
-    @click.option(
+    @wraps(function)
+    def located(*args: Any, named: Path | None, trailing: Path | None = None, **kwargs: Any) -> Any:
+        return function(*args, place=Place.of(named, trailing), **kwargs)
+
+    word = click.argument("trailing", type=PATH, required=False, metavar="[CONFIG]")
+    option = click.option(
         "--config",
         "named",
         type=PATH,
         metavar="FILE",
-        help="The configuration. Else CONFIG, $LEVER_CONFIG, lever.yaml here or above.",
+        help=f"The configuration. Else {'CONFIG, ' if trailing else ''}$LEVER_CONFIG, lever.yaml here or above.",
     )
-    @click.argument("trailing", type=PATH, required=False, metavar="[CONFIG]")
-    @wraps(function)
-    def located(*args: Any, named: Path | None, trailing: Path | None, **kwargs: Any) -> Any:
-        return function(*args, place=Place.of(named, trailing), **kwargs)
-
-    return located
+    return option(word(located) if trailing else located)
 
 
-def with_socket(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_socket(function: Callable[..., Any], *, trailing: bool = True) -> Callable[..., Any]:
     """--socket on top of `with_config`: for what asks the broker without signing."""
 
-    @with_config
+    @partial(with_config, trailing=trailing)
     @click.option(
         "--socket",
         type=PATH,
@@ -128,10 +128,10 @@ def with_socket(function: Callable[..., Any]) -> Callable[..., Any]:
     return connected
 
 
-def with_key(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_key(function: Callable[..., Any], *, trailing: bool = True) -> Callable[..., Any]:
     """--key, --instance and --socket on top of `with_config`: for what is signed and sent."""
 
-    @with_socket
+    @partial(with_socket, trailing=trailing)
     @click.option(
         "--key",
         type=PATH,

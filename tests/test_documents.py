@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 MODEL = (ROOT / "docs" / "THREAT_MODEL.md").read_text()
 TABLES, TRIED = MODEL.split("## What was tried")
 ROWS = [
-    line for line in TABLES.splitlines() if line.startswith("| ") and not line.startswith(("| attack", "| promise"))
+    line for line in TABLES.splitlines() if line.startswith("| ") and not line.startswith(("| attack", "| promise", "| case"))
 ]
 LATER = re.compile(r"issue on (a hostile world|agents|authority|proof) \|$")
 

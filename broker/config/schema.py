@@ -98,6 +98,7 @@ class Limits(Block):
     """What one caller may ask for, and what the daemon holds at most."""
 
     consume_per_minute: Annotated[int, number(1, 1_000_000)] = 30
+    calls_per_minute: Annotated[int, number(1, 1_000_000)] = 600
     consume_repeat_s: Annotated[int, number(0, 60)] = 60
     ticket_s: Annotated[int, number(10, DAY_S)] = 600
     inbox_per_minute: Annotated[int, number(1, 1_000_000)] = 120
@@ -140,7 +141,7 @@ class Server(Block):
     url: Url | None = None
     headers: Annotated[Mapping[Header, Source], BeforeValidator(unquoted), AfterValidator(_sealed)] = {}
     timeout_s: Annotated[int, number(1, 3600)] = 60
-    max_output_bytes: Annotated[int, number(4096, 64 * 1024 * 1024)] = 1024 * 1024
+    max_output_bytes: Annotated[int, number(4096, 8 * 1024 * 1024)] = 1024 * 1024
     idle_s: Annotated[int, number(1, DAY_S)] = 300
 
     @model_validator(mode="before")

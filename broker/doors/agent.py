@@ -54,11 +54,12 @@ class Authority(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """consume: calls about directives, of one identity; inbox: its looks there, and as many messages to /mcp; renew:
-    its renewals; enrol: redemptions of one ticket, and together whatever comes from those who hold neither a ticket
-    nor a certificate."""
+    """consume: calls about directives, of one identity; call: its tool calls and looks at the tools; inbox: its looks
+    there, and as many messages to /mcp; renew: its renewals; enrol: redemptions of one ticket, and together whatever
+    comes from those who hold neither a ticket nor a certificate."""
 
     consume: TokenBucket
+    call: TokenBucket
     inbox: TokenBucket
     renew: TokenBucket
     enrol: TokenBucket
@@ -68,6 +69,8 @@ class Rates:
         match op:
             case "inbox" | "mcp":
                 return op, self.inbox
+            case "call" | "tools":
+                return "call", self.call
             case "renew":
                 return op, self.renew
             case "enrol":

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 
 from broker.errors import Malformed
@@ -14,6 +17,8 @@ from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, JsonObjec
 _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
 
 _VIEWED = 64
+_SAME = frozenset((str, bool, type(None)))
+_IS_TEXT = partial(operator.is_, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +65,29 @@ def _is_plain(value: JsonValue, levels: int) -> bool:
     takes the long way, three times as slow.
     """
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind in _SAME:
         return True
     if kind is int:
         return -MAX_INTEGER <= value <= MAX_INTEGER  # type: ignore[operator]
     if levels == 0:
         return False
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if type(name) is not str or not name.isascii() or not _is_plain(item, levels - 1):
-                return False
-        return len(value) < 2 or len({name.lower() for name in value}) == len(value)
-    if isinstance(value, list):
-        return all(_is_plain(item, levels - 1) for item in value)
-    return False
+    if kind is dict:
+        return _are_plain(value) and _all_plain(value.values(), levels - 1)  # type: ignore[arg-type,union-attr]
+    return kind is list and _all_plain(value, levels - 1)  # type: ignore[arg-type]
+
+
+def _all_plain(values: Iterable[JsonValue], levels: int) -> bool:
+    for value in values:
+        if type(value) not in _SAME and not _is_plain(value, levels):  # most are texts: no call for those
+            return False
+    return True
+
+
+def _are_plain(names: JsonObject) -> bool:
+    """Texts of ASCII alone, and in lower case still as many."""
+    if not all(map(_IS_TEXT, map(type, names))):
+        return False
+    return "".join(names).isascii() and (len(names) < 2 or len(set(map(str.lower, names))) == len(names))
 
 
 def _plain_bytes(value: JsonValue) -> bytes | None:

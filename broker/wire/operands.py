@@ -29,7 +29,8 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://([^/?#]*)(?:[/?#].*)?", re.ASCII | re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?", re.ASCII)
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
-_LOOSE = re.compile(r"[/. ](?:/|\Z)")
+_LOOSE = "/. "
+"""The characters that no part of a path may end in."""
 _DRIVE = re.compile(r"[A-Za-z]:", re.ASCII)
 _MEANT = "/\\.:%~"
 """The characters that have a meaning in a path; none may come out of a look-alike."""
@@ -58,12 +59,17 @@ def path(raw: JsonValue) -> str:
             raise Malformed("path", "has a control character")
     else:
         _plain_unicode(text)
-    if "\\" in text or "::" in text or text[0] == "~" or _DRIVE.match(text) or _ESCAPE.search(text):
+    if (
+        "\\" in text
+        or text[0] == "~"
+        or (":" in text and ("::" in text or _DRIVE.match(text)))
+        or ("%" in text and _ESCAPE.search(text))
+    ):
         raise Malformed("path", "has a backslash, a ~, a drive, a stream or a %-escape: its meaning differs by system")
     bare = text[:-1] if text[-1] == "/" else text
     if not bare:
         return "/"
-    if _LOOSE.search(bare):
+    if bare[-1] in _LOOSE or "//" in bare or "./" in bare or " /" in bare:
         raise Malformed("path", "has an empty part, `.`, `..`, or a name that ends in a dot or a space")
     return bare
 

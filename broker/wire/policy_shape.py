@@ -43,7 +43,8 @@ class NotAPolicy(Malformed):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         first = self.problems[0]
-        super().__init__(show(first.path) or "policy", first.text)
+        where = show(first.path).encode("ascii", "backslashreplace").decode()  # a key may be in any script
+        super().__init__(where or "policy", first.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def of(outcome: str, answer: bytes) -> Result:
     """What came of a call. answer: as it was stored; empty once its bytes are gone."""
     stored: Result = json.loads(answer) if answer else {"content": []}
     if outcome in ("done", "failed"):
-        return stored
+        return stored if answer else said({"outcome": outcome, "message": "the answer itself is no longer kept"})
     text = " ".join(part.get("text", "") for part in stored.get("content", ()))
     return refused(outcome, text or outcome.replace("_", " "))
 

@@ -34,6 +34,7 @@ def call(
             if pause_s is None:
                 raise _unknown(name, call_id, error) from error
         else:
+            silent = iter(PAUSES_S)
             pause_s = next(running, None) if lost and _runs(result) else None
             if pause_s is None:
                 return result

@@ -211,6 +211,8 @@ def mcp(path: Path) -> None:
     keep = partial(renewal.stay_renewed, folder, clock=_now, draw=draw, sleep=time.sleep, say=show.say)
     Thread(target=keep, name="renewal", daemon=True).start()
     server.serve(Desk(folder, _now, lambda: secrets.token_hex(16), time.sleep), version("lever-broker"))
+    # A call may go on, in its thread, for minutes: nobody is there to be told, and the broker ends it by itself.
+    os._exit(Exit.DONE)
 
 
 @click.command(

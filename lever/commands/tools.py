@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -71,7 +72,7 @@ def diff(place: Place, server: str, tool: str | None, as_json: bool) -> None:
 @click.argument("server", type=SERVER)
 @click.argument("names", metavar="[TOOL]...", nargs=-1)
 @click.option("--yes", is_flag=True, help="Sign without asking.")
-@with_key
+@partial(with_key, trailing=False)
 @as_json
 def accept(place: Place, server: str, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Accept tools of SERVER as they are defined now.

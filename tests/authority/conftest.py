@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.authority.desk import Desk, desk
+from tests.authority.desk import Desk, desk, watched
 from tests.authority.table import Table
 
 
@@ -19,10 +19,18 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     made.rig.close()
 
 
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A running instance whose one server is watched; tests of the module use agents of their own."""
+    made = watched(tmp_path_factory.mktemp("house"))
+    yield made
+    made.rig.close()
+
+
 @pytest.fixture
-def own_office(tmp_path: Path) -> Iterator[Desk]:
+def own_house(tmp_path: Path) -> Iterator[Desk]:
     """The same, for a test that kills it or changes what all stand under."""
-    made = desk(tmp_path / "office").open()
+    made = watched(tmp_path)
     yield made
     made.rig.close()
 

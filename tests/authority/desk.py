@@ -5,22 +5,47 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import time
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 
+from broker.journal.inspect import walk
 from broker.wire import accepted, catalogue, policy, statement
 from broker.wire.names import NAMESPACE_ADMIN, Digest
-from broker.wire.statement import Approval, LeaseAction
+from broker.wire.records import Fact
+from broker.wire.statement import Approval, BoundAction, LeaseAction
 from tests.rig import Agent, Rig, pair, sign
 
+T = TypeVar("T")
 FAKE = Path(__file__).parents[1] / "fakes" / "tool_server.py"
 SERVERS = f"""
 servers:
   s: {{command: ["{sys.executable}", "-S", "{FAKE}"], sandbox: none}}
 """
+
+
+READ = {"class": "read"}
+MAIL = {"class": "read", "account": "mail"}
+BETWEEN = Path(__file__).with_name("between.py")
+WATCHED = """
+servers:
+  s: {{command: ["{python}", "-S", "{between}", "{folder}"], sandbox: none}}
+  q: {{command: ["{python}", "-S", "{fake}"], sandbox: none, timeout_s: 1}}
+"""
+
+
+def watched(folder: Path) -> Desk:
+    """An instance whose server `s` has `between.py` before it, with files in `beside`; `q` has a second for a call."""
+    beside = folder / "beside"
+    beside.mkdir(parents=True)
+    words = WATCHED.format(python=sys.executable, between=BETWEEN, fake=FAKE, folder=beside)
+    made = desk(folder / "office", words).open(wide_policy())
+    assert made.accept("q", "silent").status_code == 200
+    return made
 
 
 def desk(folder: Path, servers: str = SERVERS) -> Desk:
@@ -50,6 +75,23 @@ def a_policy(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def wide_policy(**changes: Any) -> dict[str, Any]:
+    """Reads of the account `mail` and of none, and everything that can go wrong as a mutation."""
+    tiers = {
+        "allowed": ["s.pid", "s.large", "s.look", "s.changed"],
+        "approval_required": ["s.echo", "s.fails", "s.refuses", "q.silent", "s.dies"],
+        "denied": ["s.stuck"],
+    }
+    return a_policy(
+        **{
+            "tool_allowlist": tiers,
+            "tools": {"s.pid": MAIL, "s.large": MAIL, "s.look": READ, "s.changed": READ},
+            "accounts": {"mail": {}, "other": {}},
+        }
+        | changes
+    )
+
+
 class Desk:
     """The operator's side of an instance."""
 
@@ -76,9 +118,9 @@ class Desk:
         pinned = [catalogue.pin(server, one) for one in found if not names or one["name"] in names]
         return self.signed("tools_accept", accepted.encode(server, pinned))
 
-    def open(self) -> Desk:
+    def open(self, value: dict[str, Any] | None = None) -> Desk:
         """A policy in force, and the server's tools accepted."""
-        assert self.apply().status_code == 200
+        assert self.apply(value).status_code == 200
         answer = self.accept()
         assert answer.status_code == 200, answer.text
         return self
@@ -111,10 +153,41 @@ class Desk:
         value = self.rig.statement(target["cn"], target["generation"], action=action)
         return self.rig.send_raw(statement.encode(value))
 
+    @property
+    def beside(self) -> Path:
+        """Where `between.py` has its files."""
+        return self.rig.folder.parent / "beside"
+
+    def reached(self, tool: str = "") -> list[dict[str, Any]]:
+        """Every call that reached the watched server, of a tool or of all."""
+        log = self.beside / "lines"
+        lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return [line["params"] for line in lines if tool in ("", line["params"]["name"])]
+
+    def facts(self, kind: type[T]) -> list[T]:
+        """What the journal has of a kind, in order."""
+        found: list[Fact] = [record.fact for record in walk(self.rig.state)]
+        return [fact for fact in found if isinstance(fact, kind)]
+
+    def acts(self) -> dict[str, dict[str, Any]]:
+        """The acts that are remembered, by id."""
+        return {row["act"]: row for row in self.signed("request_list").json()["acts"]}
+
+    def tool_call(self, agent: Agent, tool: str, arguments: dict[str, Any]) -> httpx2.Response:
+        """Sign a tool_call of the server `s`."""
+        target = {"cn": agent.cn, "generation": self.generation(agent.cn)}
+        return self.say(target, BoundAction("tool_call", "s", tool, arguments))
+
     def generation(self, cn: str) -> int:
         with self.rig.line() as line:
             found: int = line.get("/directive/resolve", params={"agent": cn}).json()["generation"]
         return found
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what has to come: the suite's own limit is the limit."""
+    while not true():
+        time.sleep(0.005)
 
 
 def call(agent: Agent, name: str, arguments: Any = None, **more: Any) -> dict[str, Any]:
@@ -123,6 +196,14 @@ def call(agent: Agent, name: str, arguments: Any = None, **more: Any) -> dict[st
     assert answer.status_code == 200, answer.text
     result: dict[str, Any] = answer.json()
     return result
+
+
+def asked(agent: Agent, name: str, arguments: Any = None, **more: Any) -> str:
+    """A call that lacks consent alone; the request."""
+    result = call(agent, name, arguments, **more)
+    assert code(result) == "consent_required", result
+    found: str = result["structuredContent"]["request_id"]
+    return found
 
 
 def code(result: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What one run may use: the least of all layers, at the last unit too, across restarts, and never by the agent's word."""
+"""What one run may use: the least of all layers, at the last unit too, across restarts, and not by the agent's word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from broker.rules.authority import budgets, orders
 from broker.rules.authority.passage import Claimed
 from broker.wire import bodies
 from broker.wire.act_records import RequestOpened, RunStarted
-from tests.authority.table import SEND, Table
+from broker.wire.records import ClockAccepted
+from tests.authority.table import AT, SEND, Table
 from tests.proof.cast import A, B, operator
 
 pytestmark = pytest.mark.promise("P24")
@@ -177,9 +178,6 @@ def test_a_new_run_counts_anew(table: Table) -> None:
 
 
 def test_a_clock_set_back_gives_no_run_more_time(table: Table) -> None:
-    from broker.wire.records import ClockAccepted
-    from tests.authority.table import AT
-
     limited(table, max_wall_time_secs=100)
     table.later(10_000)
     table.done("list")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.errors import Malformed, Reason
-from broker.rules.authority import shown
+from broker.rules.authority import orders, shown
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.judgement import Unresolved
 from broker.wire.act_records import ToolChanged
@@ -35,12 +35,8 @@ def test_a_definition_that_differs_in_any_part_is_not_callable(table: Table, cha
 def test_what_was_seen_to_change_stays_shut_though_it_changes_back(table: Table) -> None:
     act = table.act()
     request = table.asked("ask", {"n": 1})
-    assert set(
-        table.see(*(tool(one.name, description="Changed.") if one.name in ("send", "ask") else one for one in TOOLS))
-    ) == {
-        "send",
-        "ask",
-    }
+    seen = [tool(one.name, description="Changed.") if one.name in ("send", "ask") else one for one in TOOLS]
+    assert set(table.see(*seen)) == {"send", "ask"}
     assert table.the_act(act).state == "invalidated"
     assert table.book.ledger.requests[request].state == "invalidated"
     assert table.call("send", SEND) == Reason.TOOL_CHANGED, "though it is resolved as it was accepted"
@@ -60,8 +56,6 @@ def test_a_change_is_written_once(table: Table) -> None:
 
 def test_a_change_of_another_servers_tools_is_nothing_to_these(table: Table) -> None:
     table.accept(tool("list", "other"))
-    from broker.rules.authority import orders
-
     table.take(orders.see_tools(table.book, table.at, server="other", seen=()))
     assert ("s", "list") not in table.book.ledger.changed
     table.done("list")

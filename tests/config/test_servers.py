@@ -109,7 +109,7 @@ def test_a_literal_is_refused_and_not_repeated(told: Told, text: str, line: str)
         ("url: 'https://a:99999/'", '2:20: expected a URL like https://tools.example/mcp; found "https://a:99999/"'),
         ("url: 'https://a b/'", '2:20: expected a URL like https://tools.example/mcp; found "https://a b/"'),
         ("command: [x], timeout_s: 0", "2:40: expected a whole number from 1 to 3600; found 0"),
-        ("command: [x], max_output_bytes: 1", "2:47: expected a whole number from 4096 to 67108864; found 1"),
+        ("command: [x], max_output_bytes: 1", "2:47: expected a whole number from 4096 to 8388608; found 1"),
     ],
 )  # fmt: skip
 def test_a_wrong_value(told: Told, text: str, line: str) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 
 import broker.config
 import broker.doors
+import broker.effects.tool_servers
 import broker.journal
 import broker.trust
 import broker.wire
 import lever.agent.answers
 from tests.fuzz.targets import TARGETS
 
-ROOMS = (broker.wire, broker.trust, broker.config, broker.journal, broker.doors)
+ROOMS = (broker.wire, broker.trust, broker.config, broker.journal, broker.doors, broker.effects.tool_servers)
 NAMED = re.compile(r"(parse|decode|read|load)")
 RAW = {"raw", "pem", "der", "armored", "content"}
 EXEMPT = {

@@ -165,8 +165,8 @@ async def test_while_the_broker_is_away_or_stands_still_the_directive_tools_are_
     desk.rig.close()
 
 
-def spoken(beside: Beside, *calls: bytes) -> list[dict[str, Any]]:
-    """The answers to these lines, each with the id that its place gives it: `%d` in the line."""
+def spoken(beside: Beside, *calls: bytes, unanswered: int = 0) -> list[dict[str, Any]]:
+    """The answers to these lines, each with the id that its place gives it: `%d` in the line. The last may get none."""
     opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": opening}
     lines = [json.dumps(hello).encode(), b'{"jsonrpc":"2.0","method":"notifications/initialized"}']
@@ -177,10 +177,13 @@ def spoken(beside: Beside, *calls: bytes) -> list[dict[str, Any]]:
         server.stdin.write(b"\n".join(lines) + b"\n")
         server.stdin.flush()
         answers: dict[Any, dict[str, Any]] = {}
-        while len(answers) <= len(calls):
+        while len(answers) <= len(calls) - unanswered:
             answer = json.loads(server.stdout.readline())
             answers[answer["id"]] = answer
-    return [answers[n] for n in range(len(calls))]
+        server.stdin.close()
+        assert {json.loads(line)["id"] for line in server.stdout} <= set(range(len(calls) - unanswered, len(calls)))
+        assert server.wait(20) == 0, "it ends with its input"
+    return [answers[n] for n in range(len(calls) - unanswered)]
 
 
 ECHO = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"r__echo","arguments":{"v":?}}}'
@@ -220,3 +223,8 @@ def test_a_number_or_key_that_readers_read_differently_is_answered_with_an_error
     readable = [value for value in BAD if value not in (b'{"a":1,"a":1}', b'{"a":1,"A":1}')]
     answers = spoken(worker, *(ECHO.replace(b"?", value) for value in readable))
     assert {answer["error"]["code"] for answer in answers} == {-32600}, "each under its own id: nobody waits for it"
+
+
+def test_it_ends_with_its_input_whatever_still_runs(worker: Beside) -> None:
+    silent = ECHO.replace(b"r__echo", b"r__silent").replace(b"?", b"1")
+    spoken(worker, ECHO.replace(b"?", b"1"), silent, unanswered=1)

@@ -29,7 +29,7 @@ CATALOGUE = accepted.encode(SERVER, TOOLS.values())
 OTHERWISE = pinned("write_file", "It does something else now.")
 
 
-def a_policy(name: str, **budgets: int) -> Policy:
+def a_policy(name: str, *, denied: tuple[str, ...] = (), **budgets: int) -> Policy:
     """Looking needs nothing, mail a lease, writing an act, and nothing is shredded."""
     return policy.of(
         {
@@ -38,8 +38,8 @@ def a_policy(name: str, **budgets: int) -> Policy:
             "default_action": "deny",
             "tool_allowlist": {
                 "allowed": ["files.look", "files.read_mail"],
-                "approval_required": ["files.write_file"],
-                "denied": ["files.shred"],
+                "approval_required": [tool for tool in ("files.write_file",) if tool not in denied],
+                "denied": ["files.shred", *denied],
             },
             "tools": {
                 "files.look": {"class": "read"},

@@ -179,11 +179,12 @@ class AuthorityStory(AuthoritySteps):
         await self.take("lapse", partial(closing.lapse, elapsed_s={}), keeps, ends)
 
     async def _runs_are_counted(self) -> None:
-        run = self.going[A]
-        await self.apply(f"agent/{A}", a_policy("worker-a", max_tool_calls=max(self.calls[run], 1)))
+        run = self.going.get(A, "")
+        calls = self.calls.get(run, 1)
+        await self.apply(f"agent/{A}", a_policy("worker-a", max_tool_calls=calls))
         await self.refused("over", partial(pass_on, passing=passing("look")), Reason.BUDGET_EXCEEDED)
         figures = partial(orders.report_usage, request=operator("usage"), run=run, input_tokens=7, output_tokens=5)
-        keeps = [holding.counted(run, self.calls[run], 50_000)]
+        keeps = [holding.counted(run, calls, 50_000)]
         await self.take("usage", partial(figures, cost_micro=50_000), keeps, ends={f"calls {run}"})
         await self.apply(f"agent/{A}", a_policy("worker-a", max_cost_cents=5))
         await self.refused("over", partial(pass_on, passing=passing("look")), Reason.BUDGET_EXCEEDED)

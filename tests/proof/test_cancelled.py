@@ -92,7 +92,7 @@ class Scene:
             standing=standing,
             repeat_s=60,
             inbox=cast(Any, None),
-            rates=Rates(PLENTY, PLENTY, PLENTY, PLENTY),
+            rates=Rates(PLENTY, PLENTY, PLENTY, PLENTY, PLENTY),
         )
 
     @property

@@ -55,7 +55,7 @@ def ask(
         return asked.refuse(bar)
     ledger = book.ledger
     if ledger.stopped_at:
-        return asked.refuse(Reason.EMERGENCY_STOP)
+        return asked.refuse(Reason.EMERGENCY_STOP, "the operator has stopped everything for now")
     run = started_run(book, caller)
     if run and run.stopped:
         return asked.refuse(Reason.RUN_STOPPED, f"the run is over ({run.stopped})")

@@ -25,6 +25,7 @@ from broker.wire.records import NEVER, BrokerStarted, ClockAccepted, JournalRest
 from broker.wire.times import SECOND
 
 KEEP_S = 48 * 3600
+KEEP_ANSWER_S = 3600
 Payloads = tuple[bytes, ...] | None
 
 
@@ -159,7 +160,10 @@ class Ledger:
 
     def forget(self, now: Instant) -> None:
         """Drop what nobody can ask for any more. The journal keeps all of it."""
-        border = now - KEEP_S * SECOND
+        border, answers = now - KEEP_S * SECOND, now - KEEP_ANSWER_S * SECOND
+        for claim in self.claims.values():
+            if claim.answer_refs and claim.ended_at < answers:
+                claim.answer_refs, claim.answer = (), b""
         for table in (self.requests, self.acts, self.claims):
             for key in [key for key, one in table.items() if one.ended_at and one.ended_at < border]:
                 del table[key]

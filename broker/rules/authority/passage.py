@@ -83,7 +83,7 @@ def pass_on(book: Book, now: Instant, *, passing: Passing) -> Decision[Answer]:
         return asked.refuse(bar)
     ledger = book.ledger
     if ledger.stopped_at:
-        return asked.refuse(Reason.EMERGENCY_STOP)
+        return asked.refuse(Reason.EMERGENCY_STOP, "the operator has stopped everything for now")
     if known := _known(book, passing):
         if (known.tool, known.args_digest) != (call.tool, _digest(call)):
             return asked.refuse(Reason.CALL_ID_CONFLICT, "this call_id named another call")

@@ -23,4 +23,8 @@ TARGETS = (
            (broker_answers.reported(_ID, "done"),), str),
     Target("answer to inbox", ("lever.agent.answers.pointers",), answers.pointers,
            (broker_answers.pointers([(_ID, Instant(1_767_225_600_000_000))]),), tuple),
+    Target("answer to tools", ("lever.agent.answers.tools",), answers.tools,
+           (b'{"tools":[{"name":"files__read","inputSchema":{"type":"object"}}]}',), list),
+    Target("answer to call", ("lever.agent.answers.result",), answers.result,
+           (b'{"content":[{"type":"text","text":"x"}],"isError":true}',), dict),
 )  # fmt: skip

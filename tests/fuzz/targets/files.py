@@ -82,7 +82,8 @@ def _config(raw: bytes) -> Config:
 
 
 TARGETS = (
-    Target("configuration", ("broker.config.reader.read", "broker.config.loading.load"), _config,
+    Target("configuration",
+           ("broker.config.reader.read", "broker.config.loading.load", "broker.config.values.unquoted"), _config,
            (EXAMPLE.encode(), b"instance: demo\n", b"instance: demo\ntools: {files: [read_file]}\n"), Config,
            (ConfigError,), tries=160),
     Target("header of a segment", ("broker.journal.header.decode",), header.decode, vectors.taken("headers"),

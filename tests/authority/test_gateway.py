@@ -1,0 +1,204 @@
+"""The gateway between rules and servers: how fresh its knowledge of tools is, and by which clock a lease counts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from broker.effects.tool_servers.outcome import Done, Holder, NotSent, Outcome
+from broker.errors import Refused, Unavailable
+from broker.gateway import LOOK_S, Gateway
+from broker.turn import Turn
+from broker.wire.act_records import CallEnded, LeaseClosed, ToolChanged
+from broker.wire.records import Draft
+from broker.wire.verified import Standing
+from tests.authority.desk import code
+from tests.authority.table import TOOLS, Table
+from tests.proof.cast import A, caller
+
+
+class Upstream:
+    """A server whose list and answers the test gives. asked: how often its tools were listed."""
+
+    def __init__(self) -> None:
+        self.tools: list[Any] = [one.definition for one in TOOLS]
+        self.asked = 0
+        self.calls: list[bytes] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.away = False
+
+    async def call(self, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float, /) -> Outcome:
+        self.calls.append(arguments)
+        return Done(b'{"content":[]}')
+
+    async def definitions(self, server: str, /) -> tuple[Any, ...]:
+        self.asked += 1
+        found = tuple(self.tools)
+        await asyncio.sleep(0)
+        self.meanwhile()
+        if self.away:
+            raise NotSent("s: it can't be started")
+        return found
+
+    async def stop(self) -> None:
+        return
+
+
+class Room:
+    """A gateway over the rules' own table; boot_s is the clock that counts suspend."""
+
+    def __init__(self, table: Table) -> None:
+        self.table, self.upstream, self.boot_s = table, Upstream(), 1000.0
+        numbers = itertools.count()
+        self.gateway = Gateway(
+            Turn(table.book, self), self.upstream, ("s",), lambda: table.at, lambda: self.boot_s,
+            lambda: f"{next(numbers):032x}", self.standing, self, asyncio.ensure_future,
+        )  # fmt: skip
+
+    def append(self, at: Any, drafts: Sequence[Draft], apply: Any) -> None:
+        for draft in drafts:
+            self.table.write(draft.fact, draft.payloads)
+
+    def durable(self) -> Awaitable[None]:
+        return asyncio.sleep(0)
+
+    async def standing(self) -> Standing:
+        return self.table.standing
+
+    def mark(self, cn: Any) -> int:
+        return 0
+
+    async def wait(self, cn: Any, timeout_s: float, mark: int | None = None) -> None:
+        raise AssertionError("nothing here waits")
+
+    async def call(self, name: str, arguments: Any = None) -> str:
+        who = caller(A, self.table.generation())
+        try:
+            return code(await self.gateway.call(who, name, {} if arguments is None else arguments))
+        except Refused as refused:
+            return str(refused.reason)
+
+
+@pytest.fixture
+def room(table: Table) -> Room:
+    return Room(table)
+
+
+@pytest.mark.promise("P22")
+async def test_a_server_that_says_nothing_of_a_change_is_looked_at_again_all_the_same(room: Room) -> None:
+    assert await room.call("s__list") == ""
+    room.upstream.tools = [one | {"description": "Changed."} for one in room.upstream.tools]
+    room.boot_s += LOOK_S - 0.1
+    assert await room.call("s__list") == ""
+    assert room.upstream.asked == 1
+    room.boot_s += 0.1
+    assert await room.call("s__list") == "tool_changed"
+    assert room.table.count(ToolChanged) == len(TOOLS)
+    assert len(room.upstream.calls) == 2
+
+
+@pytest.mark.promise("P22")
+async def test_a_change_while_the_list_is_read_is_not_missed(room: Room) -> None:
+    room.upstream.meanwhile = lambda: room.gateway.changed("s")
+    assert await room.call("s__list") == "server_unavailable"
+    room.upstream.meanwhile = lambda: None
+    assert await room.call("s__list") == ""
+    assert room.upstream.asked == 2
+
+
+@pytest.mark.promise("P22")
+async def test_a_change_after_the_list_was_read_is_not_missed_either(room: Room) -> None:
+    """It comes while the operator's keys are looked at."""
+    assert await room.call("s__list") == ""
+
+    async def standing() -> Standing:
+        room.gateway.changed("s")
+        return room.table.standing
+
+    room.gateway.standing = standing
+    assert await room.call("s__list") == "server_unavailable"
+    assert len(room.upstream.calls) == 1
+
+
+@pytest.mark.promise("P22")
+async def test_what_cannot_be_listed_or_read_is_not_called(room: Room) -> None:
+    room.upstream.away = True
+    assert await room.call("s__list") == "server_unavailable"
+    room.upstream.away = False
+    room.upstream.tools.append({"name": "odd", "inputSchema": {"type": "object"}, "description": "\u202e"})
+    assert await room.call("s__list") == "server_unavailable", "one that must not be seen shuts the whole server"
+    room.upstream.tools.pop()
+    assert await room.call("s__list") == ""
+    room.upstream.away = True
+    with pytest.raises(Unavailable):
+        await room.gateway.definitions("s")
+
+
+async def test_calls_that_come_together_look_once(room: Room) -> None:
+    answers = await asyncio.gather(*(room.call("s__list") for _ in range(5)))
+    assert (answers, room.upstream.asked) == ([""] * 5, 1)
+
+
+async def test_a_tool_that_is_not_accepted_starts_no_server(room: Room) -> None:
+    for name in ("s__nothing", "other__list"):
+        assert await room.call(name) == "unknown_tool"
+    assert room.upstream.asked == 0
+
+
+@pytest.mark.promise("P21")
+async def test_a_lease_counts_from_just_before_its_first_read_though_the_wall_clock_stands(room: Room) -> None:
+    """As when the machine is suspended right after it, and its wall clock set back."""
+    room.table.opened()
+    room.gateway.elapsed_s()
+    room.boot_s += 50
+    assert await room.call("s__read") == ""
+    room.boot_s += 89.9
+    assert await room.call("s__read") == ""
+    room.boot_s += 0.1
+    assert await room.call("s__read") == "consent_required"
+    await room.gateway.lapse()
+    assert room.table.last(LeaseClosed).reason == "time"
+    assert len(room.upstream.calls) == 2
+
+
+@pytest.mark.promise("P21")
+async def test_and_is_never_begun_too_late_because_nobody_looked(room: Room) -> None:
+    room.table.opened()
+    assert await room.call("s__read") == ""
+    room.boot_s += 90  # not one tick in between
+    assert await room.call("s__read") == "consent_required"
+
+
+@pytest.mark.promise("P23")
+async def test_a_caller_who_is_cancelled_ends_no_call(room: Room) -> None:
+    going = asyncio.Event()
+
+    async def slow(*words: Any) -> Outcome:
+        await going.wait()
+        return Done(b'{"content":[]}')
+
+    room.upstream.call = slow  # type: ignore[method-assign]
+    task = asyncio.ensure_future(room.call("s__list"))
+    while not room.table.book.ledger.running:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    going.set()
+    while room.table.book.ledger.running:
+        await asyncio.sleep(0)
+    assert room.table.last(CallEnded).outcome == "done"
+
+
+@pytest.mark.promise("P23")
+async def test_a_fault_of_the_gateways_own_is_an_unknown_outcome(room: Room) -> None:
+    async def broken(*words: Any) -> Outcome:
+        raise RuntimeError("of no kind that is known")
+
+    room.upstream.call = broken  # type: ignore[method-assign]
+    assert await room.call("s__list") == "outcome_unknown"
+    assert room.table.last(CallEnded).outcome == "outcome_unknown"

@@ -1,0 +1,177 @@
+"""A journal of calls that an operator allowed, with real signatures, written as a broker would: true, or with a lie in
+it. The state folder is an instance's own, made by `lever init`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from broker.journal import payloads
+from broker.journal.disk import RealDisk
+from broker.journal.state import StateFolder
+from broker.wire import envelope, frozen, statement
+from broker.wire.act_records import (
+    ActGranted,
+    CallClaimed,
+    CallEnded,
+    LeaseOpened,
+    OutcomeNoted,
+    PolicyApplied,
+    RequestOpened,
+    RunStarted,
+)
+from broker.wire.envelope import Envelope
+from broker.wire.names import (
+    NAMESPACE_ADMIN,
+    NAMESPACE_DIRECTIVE,
+    Cn,
+    Digest,
+    DirectiveId,
+    Fingerprint,
+    Generation,
+    Instance,
+    Instant,
+)
+from broker.wire.records import Draft, EnvelopeAccepted, Fact, PayloadsDropped
+from broker.wire.statement import Approval, LeaseAction, Statement, Target
+from broker.wire.times import SECOND
+from tests.cli.said import a_policy
+from tests.journal import setting
+from tests.rig import sign
+
+AT = Instant(1_800_000_000 * SECOND)
+WHO = (Cn("worker-a"), Generation(3))
+TOOL_DIGEST = Digest(bytes(32 * [7]))
+POLICY = a_policy()
+Entry = tuple[float, list[Draft]]
+
+
+def at(seconds: float) -> Instant:
+    return Instant(AT + int(seconds * SECOND))
+
+
+def with_fact(draft: Draft, **changes: Any) -> Draft:
+    """The same record, but for these fields."""
+    return Draft(replace(draft.fact, **changes), draft.payloads)  # type: ignore[type-var]
+
+
+@dataclass
+class Past:
+    """What happened, a list of drafts a moment. key: whose signatures stand in it."""
+
+    instance: Path
+    key: Path
+    entries: list[Entry] = field(default_factory=list)
+
+    def began(self, policy: Any = POLICY) -> Past:
+        """A policy in force and a run."""
+        params = {"scope": "instance", "digest": policy.digest.hex()}
+        raw = envelope.encode(Envelope(Instance("demo"), "policy_apply", params, AT))
+        accepted = EnvelopeAccepted("policy_apply", Digest(sha256(raw).digest()), at(120), self.fingerprint)
+        applied = Draft(PolicyApplied("instance", policy.digest, self.fingerprint), (policy.raw,))
+        self.entries.append((0, [Draft(accepted, (raw, sign(self.key, NAMESPACE_ADMIN, raw))), applied]))
+        return self.then(1, RunStarted("run-1", *WHO, "call"))
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        blob = base64.b64decode(self.key.with_name(f"{self.key.name}.pub").read_text().split()[1])
+        return Fingerprint("SHA256:" + base64.b64encode(sha256(blob).digest()).decode().rstrip("="))
+
+    def then(self, seconds: float, *facts: Fact | Draft) -> Past:
+        self.entries.append((seconds, [one if isinstance(one, Draft) else Draft(one) for one in facts]))
+        return self
+
+    def said(self, id: str, action: statement.Action) -> tuple[bytes, bytes]:
+        """A statement of the operator and its signature."""
+        window = (at(1), at(1), at(600))
+        raw = statement.encode(Statement(Instance("demo"), DirectiveId(id), Target(*WHO), *window, action))
+        return raw, sign(self.key, NAMESPACE_DIRECTIVE, raw)
+
+    def asked(self, arguments: Any, resources: tuple[str, ...] = ("path:a.txt",)) -> Draft:
+        raw = frozen.freeze(arguments)
+        fact = RequestOpened(
+            "request-1", *WHO, "run-1", "act", "files.write", "", resources, raw.digest, TOOL_DIGEST,
+            (POLICY.digest.hex(),), at(600),
+        )  # fmt: skip
+        return Draft(fact, (raw.raw,))
+
+    def granted(self, arguments: Any, resources: tuple[str, ...] = ("path:a.txt",), tool: str = "write") -> Draft:
+        digest = frozen.freeze(arguments).digest
+        action = Approval("request-1", "files", tool, "", resources, digest, TOOL_DIGEST)
+        fact = ActGranted(
+            "act-1", "request-1", *WHO, "files.write", "", resources, digest, TOOL_DIGEST, at(1), at(600),
+            self.fingerprint, TOOL_DIGEST, TOOL_DIGEST,
+        )  # fmt: skip
+        return Draft(fact, self.said("act-1", action))
+
+    def lease(self, seconds: int = 60, operations: int = 2) -> Draft:
+        fact = LeaseOpened(
+            "lease-1",
+            "",
+            *WHO,
+            "run-1",
+            "mail",
+            seconds,
+            operations,
+            at(62),
+            self.fingerprint,
+            TOOL_DIGEST,
+            TOOL_DIGEST,
+        )
+        return Draft(fact, self.said("lease-1", LeaseAction("mail", 60, 2)))
+
+    @staticmethod
+    def claimed(
+        consent: str, arguments: Any, claim: str = "claim-1", resources: tuple[str, ...] = ("path:a.txt",)
+    ) -> Draft:
+        raw = frozen.freeze(arguments)
+        read = not consent.startswith("act/")
+        fact = CallClaimed(
+            claim, *WHO, "run-1", "files.read" if read else "files.write", "read" if read else "mutation",
+            "mail" if consent.startswith("lease/") else "", () if read else resources, raw.digest, consent, "",
+            (POLICY.digest.hex(),),
+        )  # fmt: skip
+        return Draft(fact, (raw.raw,))
+
+    @staticmethod
+    def ended(outcome: str = "done", claim: str = "claim-1") -> Draft:
+        return Draft(CallEnded(claim, outcome), (b'{"content":[]}',))
+
+    def noted(self, text: str, claim: str = "claim-1") -> Draft:
+        return Draft(OutcomeNoted(claim, self.fingerprint), (text.encode(),))
+
+    def written(self, *, apart: bool = False) -> Path:
+        """Append it to the instance's journal; its state folder. apart: each moment in payload segments of its own."""
+        asyncio.run(self._write(1 if apart else setting.SEGMENT_BYTES))
+        return self.instance / "state"
+
+    def forgotten(self) -> None:
+        """The exact bytes are past their retention; but for the newest segment."""
+        asyncio.run(self._forget())
+
+    async def _write(self, segment_bytes: int) -> None:
+        with StateFolder.open(self.instance / "state", Instance("demo")) as folder:
+            async with setting.writing(folder, segment_bytes=segment_bytes) as desk:
+                for seconds, drafts in self.entries:
+                    desk.writer.append(at(seconds), drafts)
+                    await desk.writer.durable()
+
+    async def _forget(self) -> None:
+        with StateFolder.open(self.instance / "state", Instance("demo")) as folder:
+            through = max(int(one.stem) for one in folder.payloads.iterdir()) - 1
+            async with setting.writing(folder) as desk:
+                desk.writer.append(at(10_000), [Draft(PayloadsDropped(through))])
+                await desk.writer.durable()
+            payloads.drop(RealDisk(), folder.path, through)
+
+
+def an_act(instance: Path, arguments: Any = None, key: Path | None = None) -> Past:
+    """One call that was asked for, signed, made and done."""
+    given = {"path": "a.txt"} if arguments is None else arguments
+    past = Past(instance, key or instance / "keys" / "operator-1").began()
+    past.then(2, past.asked(given)).then(3, past.granted(given))
+    return past.then(4, past.claimed("act/act-1", given)).then(5, past.ended())

@@ -1,0 +1,313 @@
+"""`lever receipt`: made from the journal each time; what in it is untrue is found, and nothing true is doubted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.wire import envelope
+from broker.wire.act_records import ActEnded, AllStopped, LeaseClosed, PolicyApplied, RunStopped
+from broker.wire.names import NAMESPACE_ADMIN
+from broker.wire.records import BrokerStarted, Draft
+from broker.wire.statement import LeaseAction
+from lever.exits import Exit
+from tests.cli import said
+from tests.cli.conftest import Cli
+from tests.cli.past import POLICY, Past, an_act, with_fact
+from tests.cli.said import HOSTILE, json_lines, undisguised
+from tests.cli.test_directive import body_for, signed_by
+from tests.fakes.operator_socket import operator_socket
+from tests.rig import make_key
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    with said.socket_folder() as path:
+        yield path
+
+
+def verified(cli: Cli, instance: Path, *words: str | Path) -> tuple[int, dict[str, dict[str, Any]]]:
+    """How it ended, and each verdict by claim."""
+    done = cli("receipt", "verify", *words, "--json", "--config", instance)
+    assert undisguised(done.stdout + done.stderr)
+    return done.status, {one["claim"]: one for one in json_lines(done.stdout)}
+
+
+@pytest.mark.promise("P20")
+def test_a_receipt_says_who_allowed_what_and_when_by_which_bytes(cli: Cli, instance: Path) -> None:
+    past = an_act(instance)
+    past.written()
+    assert verified(cli, instance) == (0, {"claim-1": {"claim": "claim-1", "ok": True, "problems": [], "dropped": []}})
+    words = cli("receipt", "verify", "--config", instance)
+    assert (words.stdout, words.stderr) == (
+        "ok   claim-1  files.write of worker-a/3\n", "all 1 receipts are ok\n"
+    )  # fmt: skip
+    listed = cli("receipt", "list", "--config", instance).stdout.splitlines()
+    assert listed[1].split() == ["claim-1", "2027-01-15T08:00:04Z", "worker-a/3", "files.write", "act", "done"]
+    told = json.loads(cli("receipt", "show", "claim-1", "--json", "--config", instance).stdout)
+    consent = told["consent"]
+    assert (consent["id"], consent["asked_at"], consent["granted_at"], consent["fingerprint"]) == (
+        "act-1", "2027-01-15T08:00:02Z", "2027-01-15T08:00:03Z", past.fingerprint
+    )  # fmt: skip
+    assert told["policies"][0]["digest"] == POLICY.digest.hex()
+    shown = cli("receipt", "show", "claim-1", "--config", instance).stdout
+    for text in (past.fingerprint, told["args_digest"], consent["statement_digest"], '    | argument  "path": "a.txt"'):
+        assert text in shown
+    assert cli("receipt", "show", "claim-2", "--config", instance).status == Exit.REFUSED
+
+
+@pytest.mark.promise("P25")
+def test_nothing_in_a_receipt_can_disguise_a_line(cli: Cli, instance: Path) -> None:
+    given = {f"na{HOSTILE}me": HOSTILE}
+    past = Past(instance, instance / "keys" / "operator-1").began()
+    resources = (f"path:{HOSTILE}",)
+    past.then(2, past.asked(given, resources)).then(3, past.granted(given, resources))
+    past.then(4, past.claimed("act/act-1", given, resources=resources)).then(5, past.ended("outcome_unknown"))
+    past.then(6, past.noted(HOSTILE)).written()
+    for words in (("list",), ("show", "claim-1"), ("verify",), ("show", "claim-1", "--json")):
+        done = cli("receipt", *words, "--config", instance)
+        assert done.status == 0, done.stdout + done.stderr
+        assert undisguised(done.stdout + done.stderr)
+        assert not any(line.startswith("  account") for line in done.stdout.splitlines())
+
+
+GIVEN = {"path": "a.txt"}
+OTHER = {"path": "b.txt"}
+
+
+def other_call(past: Past) -> None:
+    past.then(2, past.granted(GIVEN)).then(3, past.claimed("act/act-1", OTHER))
+
+
+def other_tool(past: Past) -> None:
+    """The record of the grant agrees with the claim, and neither with what was signed."""
+    past.then(2, past.granted(GIVEN, tool="delete")).then(3, past.claimed("act/act-1", GIVEN))
+
+
+def other_arguments_signed(past: Past) -> None:
+    granted = past.granted(GIVEN)
+    past.then(2, Draft(granted.fact, past.granted(OTHER).payloads)).then(3, past.claimed("act/act-1", GIVEN))
+
+
+def other_agent(past: Past) -> None:
+    past.then(2, past.granted(GIVEN)).then(3, with_fact(past.claimed("act/act-1", GIVEN), generation=4))
+
+
+def spent_twice(past: Past) -> None:
+    past.then(2, past.granted(GIVEN)).then(3, past.claimed("act/act-1", GIVEN, "claim-0")).then(
+        4, past.ended(claim="claim-0")
+    )
+    past.then(5, past.claimed("act/act-1", GIVEN))
+
+
+def too_late(past: Past) -> None:
+    past.then(2, past.granted(GIVEN)).then(600, past.claimed("act/act-1", GIVEN))
+
+
+def ended_before(past: Past) -> None:
+    past.then(2, past.granted(GIVEN)).then(3, ActEnded("act-1", "revoked", "revoked"))
+    past.then(4, past.claimed("act/act-1", GIVEN))
+
+
+def never_granted(past: Past) -> None:
+    past.then(3, past.claimed("act/act-1", GIVEN))
+
+
+def signature_of_another_text(past: Past) -> None:
+    granted = past.granted(GIVEN)
+    past.then(2, Draft(granted.fact, (granted.payloads[0], past.said("act-1", LeaseAction("mail", 60, 2))[1])))
+    past.then(3, past.claimed("act/act-1", GIVEN))
+
+
+def another_key_recorded(past: Past) -> None:
+    past.then(2, with_fact(past.granted(GIVEN), fingerprint="SHA256:other")).then(3, past.claimed("act/act-1", GIVEN))
+
+
+def no_such_policy(past: Past) -> None:
+    past.then(3, with_fact(past.claimed("automatic", GIVEN), policies=("ab" * 32,)))
+
+
+def policy_replaced(past: Past) -> None:
+    other = said.a_policy(name="other")
+    past.then(2, Draft(PolicyApplied("instance", other.digest, past.fingerprint), (other.raw,)))
+    past.then(3, past.claimed("automatic", GIVEN))
+
+
+def everything_stopped(past: Past) -> None:
+    past.then(2, AllStopped("uid:0")).then(3, past.claimed("automatic", GIVEN))
+
+
+def run_over(past: Past) -> None:
+    past.then(2, RunStopped("run-1", "operator")).then(3, past.claimed("automatic", GIVEN))
+
+
+def other_bytes(past: Past) -> None:
+    claimed = past.claimed("automatic", GIVEN)
+    past.then(3, Draft(claimed.fact, past.claimed("automatic", OTHER).payloads))
+
+
+def lease_over_by_count(past: Past) -> None:
+    past.then(2, past.lease())
+    for number in (2, 3):
+        past.then(number, past.claimed("lease/lease-1", GIVEN, f"claim-{number}"))
+    past.then(4, past.claimed("lease/lease-1", GIVEN))
+
+
+def lease_over_by_time(past: Past) -> None:
+    past.then(2, past.lease()).then(3, past.claimed("lease/lease-1", GIVEN, "claim-0"))
+    past.then(63, past.claimed("lease/lease-1", GIVEN))
+
+
+def lease_never_begun(past: Past) -> None:
+    past.then(2, past.lease()).then(62, past.claimed("lease/lease-1", GIVEN))
+
+
+def lease_closed(past: Past) -> None:
+    past.then(2, past.lease()).then(3, LeaseClosed("lease-1", "operator", 0, 0))
+    past.then(4, past.claimed("lease/lease-1", GIVEN))
+
+
+def lease_of_a_broker_before(past: Past) -> None:
+    past.then(2, past.lease()).then(3, BrokerStarted("1", 0)).then(4, past.claimed("lease/lease-1", GIVEN))
+
+
+def lease_longer_than_signed(past: Past) -> None:
+    past.then(2, past.lease(seconds=61)).then(3, past.claimed("lease/lease-1", GIVEN))
+
+
+def lease_for_a_mutation(past: Past) -> None:
+    past.then(2, past.lease())
+    past.then(3, with_fact(past.claimed("lease/lease-1", GIVEN), tool_class="mutation"))
+
+
+LIES: list[tuple[Callable[[Past], None], str]] = [
+    (other_call, "the act was signed for another call"),
+    (other_tool, "act: what was signed says another tool"),
+    (other_arguments_signed, "act: what was signed says another digest of the arguments"),
+    (other_agent, "the act was signed for another call"),
+    (spent_twice, "the act was spent before, by claim claim-0"),
+    (too_late, "the act did not hold at that time"),
+    (ended_before, "its consent was over"),
+    (never_granted, "no record of the consent"),
+    (signature_of_another_text, "act: "),
+    (another_key_recorded, "act: another key signed than was recorded"),
+    (no_such_policy, "a policy that it names was not in force"),
+    (policy_replaced, "a policy that it names was not in force"),
+    (everything_stopped, "everything was stopped"),
+    (run_over, "its run was over"),
+    (other_bytes, "the bytes that it names are not its arguments"),
+    (lease_over_by_count, "the lease was over by its operations"),
+    (lease_over_by_time, "the lease was over by its time"),
+    (lease_never_begun, "the lease was over by its time"),
+    (lease_closed, "its consent was over"),
+    (lease_of_a_broker_before, "its consent was over"),
+    (lease_longer_than_signed, "lease: what was signed says another length"),
+    (lease_for_a_mutation, "the lease was signed for other reads"),
+]
+
+
+@pytest.mark.promise("P20", "P21")
+@pytest.mark.parametrize(("lie", "words"), LIES, ids=[lie.__name__ for lie, _ in LIES])
+def test_a_journal_that_is_whole_and_says_something_untrue_is_found(
+    cli: Cli, instance: Path, lie: Callable[[Past], None], words: str
+) -> None:
+    past = Past(instance, instance / "keys" / "operator-1").began()
+    lie(past)
+    past.written()
+    assert cli("journal", "verify", instance).status == 0, "the chain alone does not show it"
+    status, told = verified(cli, instance)
+    assert status == Exit.VERIFICATION_FAILED
+    bad = told.pop("claim-1")
+    assert (bad["ok"], len(bad["problems"])) == (False, 1), bad
+    assert bad["problems"][0].startswith(words)
+    assert all(one["ok"] for one in told.values()), "no other is doubted"
+
+
+def test_a_key_that_is_none_of_the_operators_is_not_believed(cli: Cli, instance: Path) -> None:
+    key = make_key(cli.folder / "stranger")
+    an_act(instance, key=key).written()
+    status, told = verified(cli, instance)
+    assert status == Exit.VERIFICATION_FAILED
+    assert len(told["claim-1"]["problems"]) == 2, "neither the act nor the policy"
+    signers = cli.folder / "signers"
+    public = key.with_name("stranger.pub").read_text()
+    signers.write_text(f'operator@demo namespaces="lever-operator-*@lever.dev" {public}')
+    signers.chmod(0o600)
+    assert verified(cli, instance, "--signers", signers)[0] == 0, "with the keys of that time"
+
+
+def test_what_a_crash_and_a_call_that_was_never_sent_leave_is_no_lie(cli: Cli, instance: Path) -> None:
+    past = Past(instance, instance / "keys" / "operator-1").began()
+    past.then(2, past.granted(GIVEN)).then(3, past.claimed("act/act-1", GIVEN)).then(4, past.ended("not_dispatched"))
+    past.then(5, past.claimed("act/act-1", GIVEN, "claim-2"))
+    past.then(6, past.lease())
+    for number in (3, 4, 5):
+        past.then(number + 4, past.claimed("lease/lease-1", GIVEN, f"claim-{number}"))
+        past.then(number + 4, past.ended("not_dispatched" if number == 3 else "done", f"claim-{number}"))
+    past.then(60, past.claimed("automatic", GIVEN, "claim-6")).written()
+    status, told = verified(cli, instance)
+    assert (status, [*told]) == (0, [f"claim-{number}" for number in range(1, 7)])
+    done = cli("receipt", "list", "--outcome", "running", "--config", instance)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["CLAIM", "claim-2", "claim-6"]
+
+
+def test_bytes_that_were_dropped_are_told_and_a_kept_receipt_outlives_them(cli: Cli, instance: Path) -> None:
+    past = an_act(instance)
+    state = past.written(apart=True)
+    kept = cli.folder / "kept.json"
+    kept.write_text(cli("receipt", "show", "claim-1", "--json", "--state", state).stdout)
+    past.forgotten()
+    status, told = verified(cli, instance)
+    assert status == 0
+    assert told["claim-1"]["dropped"] == ["act", f"policy {POLICY.digest.hex()[:12]}"]
+    assert "bytes dropped" in cli("receipt", "show", "claim-1", "--config", instance).stdout
+    assert "bytes dropped" in cli("receipt", "verify", "--config", instance).stdout
+    after = json.loads(cli("receipt", "show", "claim-1", "--json", "--state", state).stdout)
+    assert (after["args"], after["consent"]["statement"], after["outcome"]) == (None, None, "done")
+    status, told = verified(cli, instance, kept)
+    assert (status, told["claim-1"]["dropped"]) == (0, [f"policy {POLICY.digest.hex()[:12]}"])
+    receipt = json.loads(kept.read_text())
+    receipt["consent"]["signature"] = receipt["consent"]["statement"]
+    kept.write_text(json.dumps(receipt))
+    status, told = verified(cli, instance, kept)
+    assert (status, told["claim-1"]["problems"]) == (Exit.VERIFICATION_FAILED, ["the file says another consent"])
+
+
+def test_a_kept_receipt_is_held_against_the_journal(cli: Cli, instance: Path) -> None:
+    an_act(instance).written()
+    kept = cli.folder / "kept.json"
+    good = cli("receipt", "show", "claim-1", "--json", "--config", instance).stdout
+    kept.write_text(good)
+    assert verified(cli, instance, kept)[0] == 0
+    for change in ({"outcome": "failed"}, {"tool": "files.read"}, {"args": "e30="}, {"extra": 1}):
+        kept.write_text(json.dumps(json.loads(good) | change))
+        status, told = verified(cli, instance, kept)
+        assert status == Exit.VERIFICATION_FAILED
+        assert told["claim-1"]["problems"] == [f"the file says another {next(iter(change))}"]
+    for text in ("", "[]", '{"claim": "claim-1", "args": "%"}'):
+        kept.write_text(text)
+        assert cli("receipt", "verify", kept, "--config", instance).status == Exit.CORRUPT_FILE
+
+
+@pytest.mark.promise("P27")
+def test_a_damaged_journal_has_no_receipts(cli: Cli, instance: Path) -> None:
+    state = an_act(instance).written()
+    (segment,) = (state / "journal").glob("*.seg")
+    raw = bytearray(segment.read_bytes())
+    raw[-50] ^= 1
+    segment.write_bytes(raw)
+    done = cli("receipt", "verify", "--config", instance)
+    assert (done.status, done.stdout) == (Exit.CORRUPT_FILE, "")
+
+
+def test_a_note_is_signed(cli: Cli, instance: Path, path: Path) -> None:
+    with operator_socket(path, admin_outcome_note=(200, {"noted": True})) as broker:
+        words = ("receipt", "note", "claim-1", "It was done.", "--config", instance, "--socket", path)
+        assert cli(*words).stdout == "noted claim-1\n"
+    raw = signed_by(instance, "envelope", body_for(broker, "/admin/outcome_note"), NAMESPACE_ADMIN)
+    value = envelope.read(raw)
+    assert (value.op, value.params["claim"], value.params["note"]) == ("outcome_note", "claim-1", "It was done.")

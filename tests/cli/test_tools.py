@@ -1,0 +1,138 @@
+"""`lever tools`: what is accepted is what was read, and nothing in it can hide."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.wire import accepted, envelope
+from broker.wire.names import NAMESPACE_ADMIN
+from lever.exits import Exit
+from tests.cli import said
+from tests.cli.conftest import Cli, Done
+from tests.cli.said import HOSTILE, a_definition, a_tool, pin, undisguised
+from tests.cli.test_directive import body_for, signed_by
+from tests.fakes.operator_socket import OperatorSocket, operator_socket
+
+READ = a_definition("read")
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    with said.socket_folder() as path:
+        yield path
+
+
+def tools(cli: Cli, instance: Path, path: Path, *words: str, rows: list[dict[str, Any]]) -> tuple[Done, OperatorSocket]:
+    answers = {
+        "admin_tools_list": (200, {"servers": {"files": rows}}),
+        "admin_tools_accept": (200, {"accepted": [row["definition"]["name"] for row in rows if row["definition"]]}),
+    }
+    with operator_socket(path, **answers) as broker:
+        done = cli("tools", *words, "--config", instance, "--socket", path)
+    return done, broker
+
+
+def attached(broker: OperatorSocket, instance: Path) -> bytes:
+    """What was sent along, once the signature over its digest was accepted."""
+    body = body_for(broker, "/admin/tools_accept")
+    raw = base64.b64decode(body["attachment"])
+    value = envelope.read(signed_by(instance, "envelope", body, NAMESPACE_ADMIN))
+    assert (value.op, value.params["digest"]) == ("tools_accept", sha256(raw).hexdigest())
+    return raw
+
+
+@pytest.mark.promise("P25")
+def test_accept_signs_the_definitions_that_were_shown(cli: Cli, instance: Path, path: Path) -> None:
+    write = a_definition("write", annotations={"destructiveHint": True}, description="Writes a file.\nOnce.")
+    done, broker = tools(cli, instance, path, "accept", "files", rows=[a_tool(write), a_tool(READ, READ)])
+    assert done.status == 0, done.stderr
+    assert accepted.parse(attached(broker, instance)) == ("files", (pin(write),))
+    lines = done.stderr.splitlines()
+    for expected in ("description: Writes a file.", "  Once.", '  "destructiveHint": true'):
+        assert f"    | {expected}" in lines, done.stderr
+    assert pin(write).digest.hex() in done.stderr
+    assert "Does read." not in done.stderr, "it is accepted already"
+    assert done.stdout.splitlines()[0] == "accepted files.write"
+
+
+def test_accept_by_name_takes_no_others(cli: Cli, instance: Path, path: Path) -> None:
+    rows = [a_tool(a_definition(name)) for name in ("write", "read", "list")]
+    done, broker = tools(cli, instance, path, "accept", "files", "read", "list", rows=rows)
+    assert done.status == 0, done.stderr
+    assert [tool.name for tool in accepted.parse(attached(broker, instance))[1]] == ["read", "list"]
+    done, broker = tools(cli, instance, path, "accept", "files", "rad", rows=rows)
+    assert (done.status, "there are: write, read, list" in done.stderr) == (Exit.REFUSED, True)
+
+
+@pytest.mark.promise("P25")
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"description": f"Reads{c}."} for c in ("\x1b[2J", "\r", "\u202e", "\u2066", "\u200b", "\ufeff", "\xad")),
+        {"title": "a\u200bb"},
+        {"inputSchema": {"type": "object", "properties": {"a\u202e": {}}}},
+        {"inputSchema": {"type": "object", "description": "\u2063"}},
+        {"annotations": {"title": "\u200d"}},
+        {"inputSchema": {"type": "object", "properties": {"a": {"type": "sting"}}}},
+        {"inputSchema": {"type": "object", "$ref": "https://example.org/schema"}},
+        {"inputSchema": {"type": "string"}},
+    ],
+)
+def test_a_definition_that_hides_something_is_refused_before_anything_is_signed(
+    cli: Cli, instance: Path, path: Path, change: dict[str, Any]
+) -> None:
+    rows = [a_tool(a_definition("write", **change)), a_tool(READ)]
+    done, broker = tools(cli, instance, path, "accept", "files", rows=rows)
+    assert done.status == Exit.REFUSED, done.stderr
+    assert "files.write must not be accepted" in done.stderr
+    assert undisguised(done.stderr)
+    assert [route for route, _ in broker.asked].count("/admin/tools_accept") == 0
+    assert tools(cli, instance, path, "accept", "files", "read", rows=rows)[0].status == 0, "the others can be"
+
+
+@pytest.mark.promise("P25")
+def test_list_and_diff_show_what_a_server_says_so_that_it_can_be_seen(cli: Cli, instance: Path, path: Path) -> None:
+    before = a_definition("write", description="Writes a file.\nAsks first.")
+    after = before | {"description": f"Writes a file.\n{HOSTILE}", "annotations": {"readOnlyHint": True}}
+    rows = [a_tool(after, before), a_tool(READ, READ), a_tool(READ, READ) | {"state": "gone", "definition": None}]
+    listed, _ = tools(cli, instance, path, "list", "files", rows=rows)
+    assert [line.split()[1] for line in listed.stdout.splitlines()[1:]] == ["changed", "accepted", "gone"]
+    done, _ = tools(cli, instance, path, "diff", "files", "write", rows=rows)
+    assert done.status == 0, done.stderr
+    assert undisguised(done.stdout + done.stderr)
+    lines = done.stdout.splitlines()
+    assert "    | -  Asks first." in lines
+    assert any(line.startswith('    | +  x"\\r') for line in lines)
+    assert '    | +  "readOnlyHint": true' in lines
+    assert "Does read." not in done.stdout
+    gone, _ = tools(cli, instance, path, "diff", "files", rows=rows)
+    assert "files.read  gone" in gone.stdout.splitlines()
+    data, _ = tools(cli, instance, path, "list", "files", "--json", rows=rows)
+    assert json.loads(data.stdout) == {"servers": {"files": rows}}
+
+
+def test_nothing_to_accept_signs_nothing(cli: Cli, instance: Path, path: Path) -> None:
+    done, broker = tools(cli, instance, path, "accept", "files", rows=[a_tool(READ, READ)])
+    assert (done.status, "nothing to accept" in done.stderr) == (0, True)
+    assert "/admin/tools_accept" not in [route for route, _ in broker.asked]
+    assert "nothing differs" in tools(cli, instance, path, "diff", "files", rows=[a_tool(READ, READ)])[0].stderr
+
+
+def test_a_no_accepts_nothing(cli: Cli, instance: Path, path: Path) -> None:
+    with operator_socket(path, admin_tools_list=(200, {"servers": {"files": [a_tool(READ)]}})) as broker:
+        words = ("tools", "accept", "files", "--config", instance, "--socket", path)
+        ended = cli.on_terminal(*words, answers={"Sign this?": "n"})
+    assert ended.status == Exit.SIGNING_FAILED
+    assert "/admin/tools_accept" not in [route for route, _ in broker.asked]
+
+
+@pytest.mark.parametrize("name", ["Files", "a b", "a__b", ""])
+def test_what_is_no_servers_name_is_told(cli: Cli, instance: Path, name: str) -> None:
+    assert cli("tools", "accept", name, "--config", instance).status == Exit.USAGE
