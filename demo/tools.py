@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,27 +75,38 @@ def repository(folder: Path) -> Path:
 
 
 class Harness:
-    """What a harness does with the tools of `lever agent mcp`: each call is the official client's."""
+    """What a harness does with the tools of `lever agent mcp`: one session of the official client, over restarts too."""
 
-    def __init__(self, story: Story, identity: str) -> None:
+    def __init__(self, story: Story) -> None:
         entry = json.loads((story.folder / ".mcp.json").read_text())["mcpServers"]["lever"]
-        self._server = StdioServerParameters(command=entry["command"], args=entry["args"])
+        self._loop = asyncio.new_event_loop()
+        self._client = Client(StdioServerParameters(command=entry["command"], args=entry["args"]))
+        self._asked: asyncio.Queue[Callable[[], Awaitable[Any]] | None] = asyncio.Queue()
+        self._session = self._loop.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        """Everything of a session happens in one task: the client's own rule."""
+        async with self._client:
+            while (ask := await self._asked.get()) is not None:
+                self._answer.set_result(await ask())
+
+    def _ask(self, ask: Callable[[], Awaitable[Any]] | None) -> Any:
+        self._answer: asyncio.Future[Any] = self._loop.create_future()
+        self._asked.put_nowait(ask)
+        done = asyncio.wait({self._answer, self._session}, return_when=asyncio.FIRST_COMPLETED)
+        self._loop.run_until_complete(done)
+        return self._answer.result() if self._answer.done() else self._session.result()
+
+    def close(self) -> None:
+        self._ask(None)
+        self._loop.close()
 
     def tools(self) -> list[str]:
-        async def listed() -> list[str]:
-            async with Client(self._server) as client:
-                return [tool.name for tool in (await client.list_tools()).tools]
-
-        return asyncio.run(listed())
+        return [tool.name for tool in self._ask(self._client.list_tools).tools]
 
     def call(self, name: str, code: str = "", **arguments: Any) -> CallToolResult:
         """Call a tool, and insist on how it ends: carried out, or refused with this code."""
-
-        async def called() -> CallToolResult:
-            async with Client(self._server) as client:
-                return await client.call_tool(name, arguments)
-
-        result = asyncio.run(called())
+        result: CallToolResult = self._ask(lambda: self._client.call_tool(name, arguments))
         said = (result.structured_content or {}) if result.is_error else {}
         if said.get("code", "") != code or bool(result.is_error) != bool(code):
             raise NotAsToldError(f"{name} was to end with {code or 'a result'}, and answered {result}")
@@ -114,7 +126,7 @@ def tools_under_authority(story: Story) -> None:
     print_lines(story.lever("policy", "apply", "policy.yaml", "--yes"))
     for server in ("git", "notes"):
         story.lever("tools", "accept", server, "--yes")
-    agent = Harness(story, "worker-a")
+    agent = Harness(story)
     say(f"the agent sees: {', '.join(name for name in agent.tools() if '__' in name)}")
     agent.call("git__git_reset", "denied_by_rule", repo_path=here)
 
@@ -163,6 +175,7 @@ def tools_under_authority(story: Story) -> None:
     chapter("13. Receipts: who allowed what, and what came of it")
     print_lines(story.lever("receipt", "list"))
     print_lines(story.lever("receipt", "verify"))
+    agent.close()
 
 
 def approve(story: Story, asked: CallToolResult) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.errors import Malformed
 from broker.wire.names import Cn
-from lever import envelopes
+from lever import envelopes, show
 from lever.exits import CliError, Exit
 from lever.where import Place
 
@@ -47,6 +47,8 @@ def layers(place: Place, agent: Cn) -> tuple[Policy, ...]:
 def _named(place: Place, agent: Cn) -> list[str]:
     """The tenant and the project that an agent was invited for."""
     rows = envelopes.ask(place, "/admin/agent_show", "agent_show", {"cn": agent}).get("agents") or [{}]
+    if not rows[0].keys() >= {*_NAMED}:
+        show.warn(f"the broker does not tell under which tenant and project {agent} stands: these layers are left out")
     return [f"{kind}/{rows[0][kind]}" for kind in _NAMED if rows[0].get(kind)]
 
 

@@ -16,6 +16,7 @@ DIRECTIVES, RESTART = "tests/e2e/test_directives.py", "tests/e2e/test_restart.py
 IDENTITY, SIGNERS = "tests/e2e/test_identity.py", "tests/e2e/test_signers.py"
 FLOODS, CLOCKS, RULES = "tests/e2e/test_floods.py", "tests/e2e/test_clocks.py", "tests/e2e/test_door_rules.py"
 
+CELLS = "tests/model/test_authority_cells.py"
 POWER_CUT = "tests/proof/test_every_call.py::test_a_power_cut_at_every_call_takes_back_nothing_that_was_told"
 
 
@@ -109,7 +110,8 @@ MUTANTS = [
     ),
     Mutant(
         "P13", "any tool may be named", "broker/rules/admit.py",
-        "    if isinstance(action, BoundAction) and not terms.declares(action.tool, action.op):", "    if False:",
+        "    if isinstance(action, BoundAction) and not brokered and not terms.declares(action.tool, action.op):",
+        "    if False:",
         f"{DIRECTIVES}::test_what_could_never_be_acted_on_is_refused_at_send",
     ),
     Mutant(
@@ -144,7 +146,8 @@ MUTANTS = [
     ),
     Mutant(
         "P5", "the kept head is not compared", "broker/journal/survey.py",
-        "            if lost := kept.end(self._chain) if isinstance(kept, HeadCheck) else kept:", "            if lost := None:",
+        "            if lost := kept.end(self._chain) if isinstance(kept, HeadCheck) else kept:",
+        "            if lost := None:",
         "tests/journal/test_head.py::test_whole_records_cut_off_the_end_are_missed",
     ),
     Mutant(
@@ -212,7 +215,8 @@ MUTANTS = [
     ),
     Mutant(
         "P31", "the SDK reads what the door has not", "broker/doors/mcp.py",
-        "        strict_json.parse(request.body, \"body\", max_bytes=MAX_BODY_BYTES)\n", "",
+        "        message = strict_json.parse(request.body, \"body\", max_bytes=MAX_BODY_BYTES)\n",
+        "        message = __import__(\"json\").loads(request.body)\n",
         "tests/mcp/test_http.py::test_a_body_that_two_readers_read_differently_reaches_no_tool",
     ),
     Mutant(
@@ -273,13 +277,29 @@ MUTANTS = [
         "            agent.generation = Generation(agent.generation + lost)\n", "",
         "tests/rules/test_restored.py::test_no_certificate_that_may_have_been_given_counts_again",
     ),
+    Mutant(
+        "P20", "an act is not spent by its claim", "broker/rules/authority/ledger.py",
+        "            act.state, act.claim, act.ended_at = ActState.CLAIMED, fact.claim, at\n",
+        "            act.claim, act.ended_at = fact.claim, at\n",
+        f"{CELLS}::test_an_act_in_each_situation",
+    ),
+    Mutant(
+        "P23", "what a crash left open is never settled", "broker/rules/authority/closing.py",
+        "    open_ones = tuple(book.ledger.running)\n", "    open_ones: tuple[str, ...] = ()\n",
+        f"{POWER_CUT}[authority]",
+    ),
+    Mutant(
+        "P23", "an unsettled act is run again", "broker/rules/authority/closing.py",
+        'CallEnded(claim, "outcome_unknown")', 'CallEnded(claim, "not_dispatched")',
+        f"{CELLS}::test_an_act_in_each_situation",
+    ),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.promise} {mutant.name}")
 def test_without_the_defence_its_test_fails(mutant: Mutant, tmp_path: Path) -> None:
-    for folder in ("broker", "lever", "tests", "docs"):  # with what is compiled: it fits the copies, whose times are kept
+    for folder in ("broker", "lever", "tests", "docs"):  # with what is compiled: it fits copies, whose times are kept
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.pyc.*"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     file = tmp_path / mutant.file

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import sha256
 
 from broker.errors import Malformed
@@ -18,7 +16,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",",
 
 _VIEWED = 64
 _SAME = frozenset((str, bool, type(None)))
-_IS_TEXT = partial(operator.is_, str)
+_TEXT = frozenset((str,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,10 @@ def _all_plain(values: Iterable[JsonValue], levels: int) -> bool:
 
 def _are_plain(names: JsonObject) -> bool:
     """Texts of ASCII alone, and in lower case still as many."""
-    if not all(map(_IS_TEXT, map(type, names))):
+    if not _TEXT.issuperset(map(type, names)):
         return False
-    return "".join(names).isascii() and (len(names) < 2 or len(set(map(str.lower, names))) == len(names))
+    joined = "".join(names)
+    return joined.isascii() and (joined == joined.lower() or len(set(map(str.lower, names))) == len(names))
 
 
 def _plain_bytes(value: JsonValue) -> bytes | None:

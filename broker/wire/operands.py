@@ -86,7 +86,12 @@ def _plain_unicode(text: str) -> None:
 
 def within(place: str, prefixes: tuple[str, ...]) -> bool:
     """Does a normal path lie at or under one of these normal ones? `/srv/ab` does not lie under `/srv/a`."""
-    return f"{place}/".startswith(tuple([prefix if prefix == "/" else f"{prefix}/" for prefix in prefixes]))
+    return f"{place}/".startswith(starts(prefixes))
+
+
+def starts(prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    """What a normal path with a slash after it starts with, when it lies at or under one of these."""
+    return tuple([prefix if prefix == "/" else f"{prefix}/" for prefix in prefixes])
 
 
 def host(raw: JsonValue) -> str:

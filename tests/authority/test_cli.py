@@ -21,8 +21,8 @@ name: shell
 default_action: deny
 tool_allowlist:
   allowed: [s.pid, s.look]
-  approval_required: [s.echo]
-  denied: ["*.*delete*", "s.dies"]
+  approval_required: [s.echo, s.dies]
+  denied: ["*.*delete*", "s.fails"]
 tools:
   s.pid: {class: read, account: mail}
   s.look: {class: read}
@@ -127,7 +127,7 @@ def test_a_denied_request_and_a_revoked_act_come_to_nothing(office: Desk, opened
 def test_the_policy_in_force_explains_a_call(office: Desk, opened: Cli) -> None:
     done = opened("policy", "explain", "anyone", "s.echo", '{"path": "/a"}')
     assert done.stdout.splitlines()[-1].startswith("act"), done.stderr
-    done = opened("policy", "explain", "anyone", "s.dies", "{}", "--json")
+    done = opened("policy", "explain", "anyone", "s.fails", "{}", "--json")
     assert told(done)["outcome"] == "denied_by_rule"
 
 
@@ -157,3 +157,28 @@ def test_a_run_that_is_stopped_stays_so(office: Desk, opened: Cli) -> None:
     assert code(call(agent, "s__look", {"paths": []})) == "run_stopped"
     assert lever("run", "new", agent.cn).status == 0
     assert not call(agent, "s__look", {"paths": []}).get("isError")
+
+
+def test_what_became_of_a_call_that_nobody_answered_is_noted_once_it_is_known(office: Desk, opened: Cli) -> None:
+    agent, lever = office.rig.enrol("lost-a"), opened
+    request = asked(agent, "s__dies", {})
+    assert lever("request", "approve", request).status == 0
+    assert code(call(agent, "s__dies", {})) == "outcome_unknown"
+    (lost,) = [one for one in receipts(lever) if one["outcome"] == "outcome_unknown"]
+    assert lever("receipt", "note", lost["claim"], "Nothing\u202e was done.").status == 0
+    assert '    | note      "Nothing\\u202e was done."' in lever("receipt", "show", lost["claim"]).stdout.splitlines()
+    assert lever("receipt", "verify").status == 0
+    assert [one["outcome"] for one in receipts(lever) if one["agent"]["cn"] == agent.cn] == ["outcome_unknown"]
+
+
+def test_a_restart_keeps_policies_tools_and_receipts(office: Desk, opened: Cli) -> None:
+    agent, lever = office.rig.enrol("again-a"), opened
+    request = asked(agent, "s__echo", {"path": "/srv/b"})
+    assert lever("request", "approve", request).status == 0
+    office.rig.kill()
+    assert lever("receipt", "verify").status == 0, "offline"
+    office.rig.start()
+    agent.close()
+    assert sent(call(agent, "s__echo", {"path": "/srv/b"})) == {"path": "/srv/b"}
+    assert code(call(agent, "s__echo", {"path": "/srv/b"})) == "consent_required"
+    assert lever("receipt", "verify").status == 0

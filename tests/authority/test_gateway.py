@@ -83,6 +83,15 @@ class Room:
             return str(refused.reason)
 
 
+async def until(true: Callable[[], bool]) -> None:
+    """Within a few rounds of the loop, or never."""
+    for _ in range(100):
+        if true():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it did not come")
+
+
 @pytest.fixture
 def room(table: Table) -> Room:
     return Room(table)
@@ -183,14 +192,12 @@ async def test_a_caller_who_is_cancelled_ends_no_call(room: Room) -> None:
 
     room.upstream.call = slow  # type: ignore[method-assign]
     task = asyncio.ensure_future(room.call("s__list"))
-    while not room.table.book.ledger.running:
-        await asyncio.sleep(0)
+    await until(lambda: bool(room.table.book.ledger.running))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     going.set()
-    while room.table.book.ledger.running:
-        await asyncio.sleep(0)
+    await until(lambda: not room.table.book.ledger.running)
     assert room.table.last(CallEnded).outcome == "done"
 
 

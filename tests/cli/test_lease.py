@@ -92,6 +92,17 @@ def test_every_layer_shortens(cli: Cli, instance: Path, path: Path) -> None:
     assert action(broker, instance) == LeaseAction("mail", 40, 20)
 
 
+def test_a_layer_that_can_not_be_known_is_told(cli: Cli, instance: Path, path: Path) -> None:
+    policies = in_force(instance=a_policy(), tenant__t=a_policy(accounts={"mail": {"lease_seconds": 1}}))
+    words = ("lease", "open", "worker-a", "mail", "--config", instance, "--socket", path)
+    with operator_socket(
+        path, directive_resolve=RESOLVED, directive_send=OPENED, admin_policy_show=policies,
+        admin_agent_show=(200, {"agents": [{"cn": "worker-a"}]}),
+    ):  # fmt: skip
+        done = cli(*words)
+    assert (done.status, "these layers are left out" in done.stderr) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("account", "policies", "why"),
     [

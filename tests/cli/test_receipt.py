@@ -137,6 +137,15 @@ def policy_replaced(past: Past) -> None:
     past.then(3, past.claimed("automatic", GIVEN))
 
 
+def policy_that_nobody_signed(past: Past) -> None:
+    past.then(2, Draft(PolicyApplied("instance", POLICY.digest, past.fingerprint), (POLICY.raw,)))
+    past.then(3, past.claimed("automatic", GIVEN))
+
+
+def act_that_nobody_signed(past: Past) -> None:
+    past.then(2, Draft(past.granted(GIVEN).fact)).then(3, past.claimed("act/act-1", GIVEN))
+
+
 def everything_stopped(past: Past) -> None:
     past.then(2, AllStopped("uid:0")).then(3, past.claimed("automatic", GIVEN))
 
@@ -197,6 +206,8 @@ LIES: list[tuple[Callable[[Past], None], str]] = [
     (another_key_recorded, "act: another key signed than was recorded"),
     (no_such_policy, "a policy that it names was not in force"),
     (policy_replaced, "a policy that it names was not in force"),
+    (policy_that_nobody_signed, "no signed envelope put its policy in force"),
+    (act_that_nobody_signed, "its consent has no signed bytes"),
     (everything_stopped, "everything was stopped"),
     (run_over, "its run was over"),
     (other_bytes, "the bytes that it names are not its arguments"),
@@ -294,9 +305,11 @@ def test_a_kept_receipt_is_held_against_the_journal(cli: Cli, instance: Path) ->
 
 
 @pytest.mark.promise("P27")
-def test_a_damaged_journal_has_no_receipts(cli: Cli, instance: Path) -> None:
+@pytest.mark.parametrize("where", ["journal", "payloads"])
+def test_a_damaged_journal_has_no_receipts(cli: Cli, instance: Path, where: str) -> None:
+    """In a record, and in the bytes of an answer, which no receipt shows."""
     state = an_act(instance).written()
-    (segment,) = (state / "journal").glob("*.seg")
+    (segment,) = (state / where).glob("*.seg")
     raw = bytearray(segment.read_bytes())
     raw[-50] ^= 1
     segment.write_bytes(raw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import unicodedata
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +28,10 @@ from tests.fakes.operator_socket import OperatorSocket, operator_socket
 def path() -> Iterator[Path]:
     with said.socket_folder() as path:
         yield path
+
+
+def columns(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(character) == "W" else 1 for character in line)
 
 
 def approve(
@@ -101,6 +106,8 @@ def test_nothing_that_an_agent_writes_can_disguise_the_review(cli: Cli, instance
     assert [line for line in lines if line.lstrip(" |").startswith("account")] == 2 * ['    | account   "mail"']
     (shown,) = (line for line in lines if line.startswith('    | argument  "text": '))
     assert json.loads(shown.partition(": ")[2]) == HOSTILE, "what is shown is still the value itself"
+    (resource, *_) = (line for line in lines if line.startswith("    | resource  "))
+    assert json.loads(resource.removeprefix("    | resource  ")) == f"path:{HOSTILE}"
     with operator_socket(path, request=(200, row | {"note": HOSTILE})):
         told = cli("request", "show", REQUEST, "--config", instance, "--socket", path)
     assert undisguised(told.stdout + told.stderr)
@@ -118,7 +125,7 @@ def test_on_a_terminal_nothing_is_folded_into_a_line_of_its_own(cli: Cli, instan
     lines = ended.screen.splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith('    | argument  "text"'))
     assert lines[at + 1].startswith("    : ")
-    assert all(len(line) <= 80 for line in lines[at : at + 3])
+    assert all(columns(line) <= 80 for line in lines[at : at + 3])
     assert not any(line.startswith("uses") for line in lines)
 
 

@@ -100,7 +100,10 @@ def test_a_definition_that_hides_something_is_refused_before_anything_is_signed(
 @pytest.mark.promise("P25")
 def test_list_and_diff_show_what_a_server_says_so_that_it_can_be_seen(cli: Cli, instance: Path, path: Path) -> None:
     before = a_definition("write", description="Writes a file.\nAsks first.")
-    after = before | {"description": f"Writes a file.\n{HOSTILE}", "annotations": {"readOnlyHint": True}}
+    after = before | {
+        "description": f"Writes a file.\n{HOSTILE}",
+        "annotations": {"readOnlyHint": True, "title": HOSTILE},
+    }
     rows = [a_tool(after, before), a_tool(READ, READ), a_tool(READ, READ) | {"state": "gone", "definition": None}]
     listed, _ = tools(cli, instance, path, "list", "files", rows=rows)
     assert [line.split()[1] for line in listed.stdout.splitlines()[1:]] == ["changed", "accepted", "gone"]
@@ -110,7 +113,8 @@ def test_list_and_diff_show_what_a_server_says_so_that_it_can_be_seen(cli: Cli, 
     lines = done.stdout.splitlines()
     assert "    | -  Asks first." in lines
     assert any(line.startswith('    | +  x"\\r') for line in lines)
-    assert '    | +  "readOnlyHint": true' in lines
+    assert '    | +  "readOnlyHint": true,' in lines
+    assert f'    | +  "title": {json.dumps(HOSTILE)}' in lines, "still the JSON that it is"
     assert "Does read." not in done.stdout
     gone, _ = tools(cli, instance, path, "diff", "files", rows=rows)
     assert "files.read  gone" in gone.stdout.splitlines()

@@ -44,6 +44,15 @@ def test_the_samples_are_taken_as_they_are(target: Target) -> None:
     assert all(target.check(sample) for sample in target.samples)
 
 
+FOUND = [("policy in any spelling", '{"\u00df": 1}'.encode())]
+"""What broke a parser once, so that it is tried each time."""
+
+
+@pytest.mark.parametrize(("name", "raw"), FOUND)
+def test_what_was_found_once_is_mended(name: str, raw: bytes) -> None:
+    assert not next(target for target in TARGETS if target.name == name).check(raw)
+
+
 BROKEN = [
     Target("raises something else", (), lambda raw: raw.decode(), (b"x",)),
     Target("gives something else", (), lambda raw: raw[:-1] and None, (b"xy",), bytes),

@@ -94,12 +94,13 @@ def _cbor(raw: bytes) -> Any:
 
 
 def _segments(folder: Path, dropped: int = 0) -> Iterator[tuple[int, list[Seen]]]:
-    """Every segment's number and frames, header first. dropped: so many may be missing at the beginning."""
+    """Every segment's number and frames, header first. dropped: up to this one, any may be missing."""
     names = sorted(entry.name for entry in folder.iterdir() if _SEGMENT.fullmatch(entry.name))
     _must(names, f"no segment in {folder.name}")
-    first = min(int(names[0][:8]), dropped + 1)
-    for number, name in enumerate(names, first):
-        _must(name == f"{number:08}.seg", f"segment {number} of {folder.name} is missing")
+    there = [int(name[:8]) for name in names]
+    for number in range(dropped + 1, there[-1]):
+        _must(number in there, f"segment {number} of {folder.name} is missing")
+    for number, name in zip(there, names, strict=True):
         seen = frames((folder / name).read_bytes(), last=name == names[-1])
         _must(seen, f"{folder.name}/{name} has no header")
         yield number, seen
@@ -173,7 +174,7 @@ def _check_payloads(state: Path, instance: str, found: list[Any]) -> None:
         there.append(number)
         _must(_cbor(header.raw) == ["lever-payloads", 1, instance, number], f"payload segment {number}: its header")
         places |= {(number, frame.start): frame.raw for frame in rest}
-    for ref in (ref for ref in refs if ref[1] >= there[0]):
+    for ref in (ref for ref in refs if ref[1] > dropped or ref[1] in there):
         raw = places.get((ref[1], ref[2]))
         _must(raw is not None and [sha256(raw).digest(), len(raw)] == [ref[0], ref[3]], f"no payload as {ref} says")
     named = [(ref[1], ref[2]) for ref in refs]

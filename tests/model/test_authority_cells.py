@@ -125,7 +125,7 @@ def test_every_rule_of_authority_has_cells_or_a_reason_for_none() -> None:
     assert set(rules()) == IN_CELLS | IN_THE_STORY.keys()
 
 
-@pytest.mark.promise("P20", "P21", "P24")
+@pytest.mark.promise("P20")
 @pytest.mark.parametrize(("cell", "expected"), cells(REQUESTS).items(), ids=named)
 def test_a_request_in_each_situation(cell: tuple[str, str], expected: str) -> None:
     scene = Office()

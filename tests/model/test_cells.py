@@ -187,9 +187,10 @@ RECORDS = {
     "DirectivesExpired DirectiveReported ConsumeRepeated ClockAccepted JournalRestored",
     "agents": "AgentInvited AgentEnrolled CertificateRenewed AgentFrozen AgentRevoked AgentPaused AgentResumed",
     "orders": "EnvelopeAccepted",
-    "authority (test_authority_cells.py, tests/authority; at each crash: tests/proof/authority_story.py)": "PolicyApplied "
-    "ToolsAccepted ToolChanged RunStarted RunStopped RequestOpened RequestDenied RequestEnded ActGranted ActEnded "
-    "LeaseOpened LeaseClosed CallClaimed CallEnded OutcomeNoted UsageReported AllStopped StopLifted",
+    # Their cells are in test_authority_cells.py; each is written at crashes in tests/proof/authority_story.py.
+    "authority": "PolicyApplied ToolsAccepted ToolChanged RunStarted RunStopped RequestOpened RequestDenied "
+    "RequestEnded ActGranted ActEnded LeaseOpened LeaseClosed CallClaimed CallEnded OutcomeNoted UsageReported "
+    "AllStopped StopLifted",
     "no state": "InstanceCreated BrokerStarted BrokerStopped SelftestPassed RequestRefused SignersChanged "
     "PayloadsDropped PointerDelivered PointerFailed",
 }

@@ -19,7 +19,7 @@ from broker.rules.image import Image
 from broker.wire.names import Digest
 from broker.wire.records import ClockAccepted
 from tests.journal import setting
-from tests.proof.test_every_call import told_whole
+from tests.proof.test_every_call import STORIES, told_whole
 
 DISK = RealDisk()
 
@@ -29,6 +29,7 @@ def start(state: Path) -> Image:
     with StateFolder.open(state, setting.DEMO) as folder:
         book, _ = restart.read(folder, DISK)
     assert all(directive.statement and directive.signature for directive in book.directives.values())
+    assert all(signed.statement and signed.signature for signed in book.ledger.signed())
     return image.of(book)
 
 
@@ -44,11 +45,11 @@ def copy(state: Path, to: Path, record_segments: int) -> Path:
     return to
 
 
-@pytest.fixture
-async def lived(tmp_path: Path) -> Path:
+@pytest.fixture(params=STORIES, ids=["directives", "authority"])
+async def lived(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A state folder in which every kind of thing has happened, in small segments, on the real disk."""
     with StateFolder.create(tmp_path / "lived", setting.DEMO) as folder:
-        life = await told_whole(folder)
+        life = await told_whole(folder, kind=request.param)
         for place in (folder.path, folder.journal, folder.payloads):
             for name in life.disk.names(place):
                 fd = life.disk.read(place / name)

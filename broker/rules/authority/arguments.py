@@ -62,13 +62,16 @@ def _passes(test: Test) -> Callable[[JsonValue | Gap], bool]:
         case Equals(values):
             return _equals(values)
         case Within(prefixes):
-            return lambda value: operands.within(operands.path(_of(str, value, "a path")), prefixes)
+            starts = operands.starts(prefixes)
+            return lambda value: f"{operands.path(_of(str, value, 'a path'))}/".startswith(starts)
         case Between(low, high):
             lowest, highest = -MAX_INTEGER if low is None else low, MAX_INTEGER if high is None else high
-            return lambda value: lowest <= _of(int, value, "a whole number") <= highest
+            return lambda value: (
+                lowest <= (value if type(value) is int else _unfit(value, "a whole number")) <= highest
+            )
         case AtMost(length):
             return lambda value: (
-                len(value if isinstance(value, list) else _of(str, value, "a text or an array")) <= length
+                len(value if isinstance(value, str | list) else _unfit(value, "a text or an array")) <= length
             )
         case HostIn(hosts):
             return lambda value: operands.host(_of(str, value, "a host")) in hosts

@@ -171,6 +171,8 @@ class _Reader:
             receipt.flaws.append("the bytes that it names are not its arguments")
         if len(receipt.policies) != len(fact.policies) or not fact.policies:
             receipt.flaws.append("a policy that it names was not in force")
+        if any(one.signature is None for one in receipt.policies):
+            receipt.flaws.append("no signed envelope put its policy in force")
         if self.stopped:
             receipt.flaws.append("everything was stopped when it was begun")
         if fact.run in self.over:
@@ -183,6 +185,8 @@ class _Reader:
             before = self.spent.setdefault(fact.consent, [])
             receipt.flaws += _misfits(receipt, before)
             before.append(receipt)
+            if receipt.granted and receipt.signature is None:
+                receipt.flaws.append("its consent has no signed bytes")
             answered = receipt.granted.fact if receipt.granted else None
             if isinstance(answered, ActGranted | LeaseOpened):
                 receipt.asked = self.asked.get(answered.request)

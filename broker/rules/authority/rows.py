@@ -105,10 +105,12 @@ def tools(book: Book, server: str, seen: Iterable[PinnedTool]) -> list[Row]:
     """A server's tools as it defines them now, beside what was accepted."""
     now = {tool.name: tool for tool in seen}
     before = {tool.name: tool for tool in book.ledger.tools() if tool.server == server}
-    return [_tool(before.get(name), now.get(name)) for name in sorted({*now, *before})]
+    names = sorted({*now, *before})
+    return [_tool(before.get(name), now.get(name), (server, name) in book.ledger.changed) for name in names]
 
 
-def _tool(accepted: PinnedTool | None, seen: PinnedTool | None) -> Row:
+def _tool(accepted: PinnedTool | None, seen: PinnedTool | None, shut: bool) -> Row:
+    """shut: it was seen to be another since, and stays so until it is accepted anew, also where it changed back."""
     known = seen or accepted
     assert known
     if accepted is None:
@@ -116,7 +118,7 @@ def _tool(accepted: PinnedTool | None, seen: PinnedTool | None) -> Row:
     elif seen is None:
         state = "gone"
     else:
-        state = "accepted" if seen.digest == accepted.digest else "changed"
+        state = "changed" if shut or seen.digest != accepted.digest else "accepted"
     return {
         "tool": known.qualified,
         "state": state,
