@@ -75,7 +75,7 @@ def repository(folder: Path) -> Path:
 
 
 class Harness:
-    """What a harness does with the tools of `lever agent mcp`: one session of the official client, over restarts too."""
+    """What a harness does with `lever agent mcp`: one session of the official client, over restarts too."""
 
     def __init__(self, story: Story) -> None:
         entry = json.loads((story.folder / ".mcp.json").read_text())["mcpServers"]["lever"]

@@ -74,6 +74,8 @@ def told(definition: Row) -> list[str]:
 def differences(row: Row) -> Iterator[str]:
     """What changed between the accepted definition and the one that the server gives now, as a diff."""
     before, after = (row.get(name) for name in ("accepted_definition", "definition"))
+    if before == after:
+        yield "as you accepted it; it was seen changed in between"
     old, new = (told(one) if isinstance(one, dict) else [] for one in (before, after))
     for line in difflib.unified_diff(old, new, lineterm="", n=2):
         if not line.startswith(("---", "+++")):

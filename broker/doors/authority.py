@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from broker.doors.http import Request, Response, Route
 from broker.doors.operator import JSON, Desk, answer, asked, check_params, problem
-from broker.errors import Malformed, Reason
+from broker.errors import Malformed, Reason, Unavailable
 from broker.rules import admin
 from broker.rules.authority import consent, orders, rows
 from broker.rules.book import Book
@@ -107,7 +107,16 @@ class AuthorityRoutes:
         params = _params(order, set(), {"server"})
         book, _ = await self._read(order)
         wanted = (server_name(params["server"], "params.server"),) if "server" in params else self.servers.names
-        found = {server: rows.tools(book, server, await self.servers.definitions(server)) for server in wanted}
+        if "server" in params:
+            return answer(
+                200, {"servers": {wanted[0]: rows.tools(book, wanted[0], await self.servers.definitions(wanted[0]))}}
+            )
+        found = {}
+        for server in wanted:
+            try:
+                found[server] = rows.tools(book, server, await self.servers.definitions(server))
+            except (Unavailable, Malformed):  # one that is down hides none of the others
+                found[server] = rows.tools(book, server, None)
         return answer(200, {"servers": found})
 
     async def _tools_accept(self, order: admin.Order, attached: bytes) -> Response:

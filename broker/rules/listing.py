@@ -94,6 +94,8 @@ def _agent(book: Book, cn: Cn, invite_expires_at: Instant | None) -> Row:
             "paused": cn in book.paused,
             "certificate": {"not_after": show(agent.not_after_at), "renewals": agent.renewals},
             "active_directives": len(book.by_agent.get(cn, ())),
+            "tenant": agent.tenant or None,
+            "project": agent.project or None,
         }
     seen_at = book.last_seen.get(cn)
     return row | {

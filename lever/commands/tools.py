@@ -32,7 +32,8 @@ def tools() -> None:
 def list_(place: Place, server: str | None, as_json: bool) -> None:
     """List the tools of all servers, or of one.
 
-    Each is accepted; quarantined, which is not accepted yet; changed since; or gone.
+    Each is accepted; quarantined, which is not accepted yet; changed since; gone; or
+    unavailable, where its server does not answer.
     """
     from lever import in_force
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from broker.rules.decision import Decision
 from broker.wire import accepted, catalogue, policy, statement
 from broker.wire.catalogue import PinnedTool
 from broker.wire.names import Cn, Digest, DirectiveId, Generation, Instant
-from broker.wire.records import BrokerStarted, Draft, Fact, PayloadRef, Record
+from broker.wire.records import BrokerStarted, Fact, PayloadRef, Record
 from broker.wire.statement import Approval, BoundAction, LeaseAction, Statement, Target
 from broker.wire.times import SECOND
 from broker.wire.verified import Standing, VerifiedBytes
@@ -306,13 +305,3 @@ class Table:
         kept = ledger_image.of(self.book.ledger)
         assert ledger_image.of(self.read_again().ledger) == kept
         assert ledger_image.of(image.book(DEMO, image.of(self.book)).ledger) == kept
-
-
-@contextmanager
-def checked(table: Table) -> Iterator[Table]:
-    yield table
-    table.check()
-
-
-def draft_kinds(drafts: tuple[Draft, ...]) -> list[str]:
-    return [type(draft.fact).__name__ for draft in drafts]

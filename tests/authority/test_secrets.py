@@ -6,8 +6,14 @@ import json
 import stat
 from pathlib import Path
 
+import cbor2
 import pytest
+from pydantic import TypeAdapter
 
+from broker import restart
+from broker.journal.disk import RealDisk
+from broker.journal.state import StateFolder
+from broker.rules import image
 from tests.authority.desk import Desk, asked, call, code, sent, text, wide_policy
 
 MARKER = "marker-9f3c1e"
@@ -59,14 +65,6 @@ def test_a_secret_in_arguments_is_in_no_record_log_line_export_or_error_text(own
 
 
 def test_a_snapshot_holds_none_of_it(own_house: Desk) -> None:
-    import cbor2
-    from pydantic import TypeAdapter
-
-    from broker import restart
-    from broker.journal.disk import RealDisk
-    from broker.journal.state import StateFolder
-    from broker.rules import image
-
     house = own_house
     agent = house.rig.enrol("pictured")
     house.approve(asked(agent, "s__echo", {"token": MARKER}))

@@ -129,6 +129,14 @@ def test_nothing_to_accept_signs_nothing(cli: Cli, instance: Path, path: Path) -
     assert "nothing differs" in tools(cli, instance, path, "diff", "files", rows=[a_tool(READ, READ)])[0].stderr
 
 
+def test_a_tool_that_was_changed_and_changed_back_says_so(cli: Cli, instance: Path, path: Path) -> None:
+    rows = [a_tool(READ, READ) | {"state": "changed"}]
+    assert "seen changed in between" in tools(cli, instance, path, "diff", "files", rows=rows)[0].stdout
+    done, broker = tools(cli, instance, path, "accept", "files", rows=rows)
+    assert "seen changed in between" in done.stderr
+    assert accepted.parse(attached(broker, instance)) == ("files", (pin(READ),))
+
+
 def test_a_no_accepts_nothing(cli: Cli, instance: Path, path: Path) -> None:
     with operator_socket(path, admin_tools_list=(200, {"servers": {"files": [a_tool(READ)]}})) as broker:
         words = ("tools", "accept", "files", "--config", instance, "--socket", path)

@@ -101,8 +101,11 @@ def _run(book: Book, one: Run, now: Instant) -> Row:
     }
 
 
-def tools(book: Book, server: str, seen: Iterable[PinnedTool]) -> list[Row]:
-    """A server's tools as it defines them now, beside what was accepted."""
+def tools(book: Book, server: str, seen: Iterable[PinnedTool] | None) -> list[Row]:
+    """A server's tools as it defines them now, beside what was accepted. seen: None while it does not answer."""
+    if seen is None:
+        silent = (tool for tool in book.ledger.tools() if tool.server == server)
+        return [_tool(tool, None, False) | {"state": "unavailable"} for tool in silent]
     now = {tool.name: tool for tool in seen}
     before = {tool.name: tool for tool in book.ledger.tools() if tool.server == server}
     names = sorted({*now, *before})
