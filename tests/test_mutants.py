@@ -17,6 +17,7 @@ IDENTITY, SIGNERS = "tests/e2e/test_identity.py", "tests/e2e/test_signers.py"
 FLOODS, CLOCKS, RULES = "tests/e2e/test_floods.py", "tests/e2e/test_clocks.py", "tests/e2e/test_door_rules.py"
 
 CELLS = "tests/model/test_authority_cells.py"
+AUTHORITY = "tests/authority"
 POWER_CUT = "tests/proof/test_every_call.py::test_a_power_cut_at_every_call_takes_back_nothing_that_was_told"
 
 
@@ -292,6 +293,37 @@ MUTANTS = [
         "P23", "an unsettled act is run again", "broker/rules/authority/closing.py",
         'CallEnded(claim, "outcome_unknown")', 'CallEnded(claim, "not_dispatched")',
         f"{CELLS}::test_an_act_in_each_situation",
+    ),
+    Mutant(
+        "P21", "a lease's count is not looked at", "broker/rules/authority/spans.py",
+        "    if lease.used >= lease.operations:", "    if False:",
+        f"{AUTHORITY}/test_leases.py::test_readers_that_all_run_at_once_share_what_there_is",
+    ),
+    Mutant(
+        "P21", "a suspended machine stops a lease", "broker/rules/authority/spans.py",
+        " or elapsed_s.get(lease.lease, 0.0) >= lease.seconds:", ":",
+        f"{AUTHORITY}/test_leases.py::test_a_suspended_machine_does_not_stop_it",
+    ),
+    Mutant(
+        "P20", "other arguments than those that were signed", "broker/rules/authority/passage.py",
+        "    return (act.args_digest, act.account, act.resources) == exact",
+        "    return (act.account, act.resources) == exact[1:]",
+        f"{AUTHORITY}/test_signed_acts.py::test_an_act_serves_no_other_call",
+    ),
+    Mutant(
+        "P24", "a call is not counted", "broker/rules/authority/ledger.py",
+        "        self.runs[fact.run].calls += 1", "        pass",
+        f"{AUTHORITY}/test_budgets.py::test_calls_that_all_run_at_once_share_the_last_units",
+    ),
+    Mutant(
+        "P22", "a list of tools is looked at once and for all", "broker/gateway.py",
+        "            if look and self.boottime() - look.at < LOOK_S:", "            if look:",
+        f"{AUTHORITY}/test_gateway.py::test_a_server_that_says_nothing_of_a_change_is_looked_at_again_all_the_same",
+    ),
+    Mutant(
+        "P23", "who leaves ends the call", "broker/gateway.py",
+        "        return await asyncio.shield(task)", "        return await task",
+        f"{AUTHORITY}/test_gateway.py::test_a_caller_who_is_cancelled_ends_no_call",
     ),
 ]
 # fmt: on

@@ -66,10 +66,12 @@ def consume(
     if bar := identity.barred(book, caller, now):
         return _asked(caller, "consume").refuse(bar)
     found = _find(book, caller, raw_id)
+    if book.ledger.stopped_at:
+        return _miss(caller, "consume", found, Reason.EMERGENCY_STOP)
     if found.id and found.repeat and _repeats(found.repeat, caller, attempt, found.live, now, standing):
         again = ConsumeRepeated(found.id, caller.cn, attempt)
         return Decision((Draft(again),), found.repeat.directive.statement)
-    reason = _why_not(found, caller, now) or (Reason.EMERGENCY_STOP if book.ledger.stopped_at else None)
+    reason = _why_not(found, caller, now)
     directive = found.directive
     if reason is None and directive and directive.signer_digest not in standing.good:
         reason = Reason.SIGNERS_UNAVAILABLE

@@ -75,10 +75,7 @@ def _is_plain(value: JsonValue, levels: int) -> bool:
 
 
 def _all_plain(values: Iterable[JsonValue], levels: int) -> bool:
-    for value in values:
-        if type(value) not in _SAME and not _is_plain(value, levels):  # most are texts: no call for those
-            return False
-    return True
+    return all(type(value) in _SAME or _is_plain(value, levels) for value in values)  # most are texts: no call for them
 
 
 def _are_plain(names: JsonObject) -> bool:

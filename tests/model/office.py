@@ -40,7 +40,8 @@ def word(answer: Any) -> str:
             return str(answer).lower()
         case str():
             return answer
-    return "ok"
+        case _:
+            return "ok"
 
 
 class Office:
@@ -153,8 +154,8 @@ def _after(*steps: Callable[[Office], Any]) -> Callable[[Office], None]:
     return make
 
 
-def _granted(*steps: Callable[[Office], Any], **how: int) -> Callable[[Office], None]:
-    return _after(lambda o: o.approve(**how), *steps)
+def _granted(*steps: Callable[[Office], Any], opens_s: int = 0) -> Callable[[Office], None]:
+    return _after(lambda o: o.approve(opens_s=opens_s), *steps)
 
 
 def _revoke(o: Office) -> str:

@@ -110,7 +110,7 @@ def over(act: str, state: ActState, call: Passing, at: Instant) -> Promise:
     def holds(book: Book, now: Instant) -> None:
         known = book.ledger.acts.get(act)
         assert known or not _remembered(at, now), f"act {act} is forgotten"
-        assert known is None or known.state is state, f"act {act} is {known and known.state}"
+        assert known is None or known.state is state, f"act {act} is {known.state}"
         assert claims(book, now, call) != f"act/{act}"
 
     return Promise(holds, f"over {act}")

@@ -78,7 +78,8 @@ class AuthoritySteps(Story):
                     self.keys.add(f"request {request.request}")
                     self.paths[request.request] = path
                     return [holding.waits(request.request, frozen_of(path).raw)]
-            return ()
+                case _:
+                    return ()
 
         self.at = Instant(self.at + SECOND)
         ends = {LEASES, f"calls {self.going.get(who.cn, f'run-{word}')}", *ends}

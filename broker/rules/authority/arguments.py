@@ -66,9 +66,7 @@ def _passes(test: Test) -> Callable[[JsonValue | Gap], bool]:
             return lambda value: f"{operands.path(_of(str, value, 'a path'))}/".startswith(starts)
         case Between(low, high):
             lowest, highest = -MAX_INTEGER if low is None else low, MAX_INTEGER if high is None else high
-            return lambda value: (
-                lowest <= (value if type(value) is int else _unfit(value, "a whole number")) <= highest
-            )
+            return lambda value: lowest <= (value if type(value) is int else _unfit(value, "a whole number")) <= highest
         case AtMost(length):
             return lambda value: (
                 len(value if isinstance(value, str | list) else _unfit(value, "a text or an array")) <= length

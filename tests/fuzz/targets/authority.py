@@ -77,7 +77,8 @@ def _own(value: Any) -> own_tools.Call:
     match value:
         case [str(name), arguments]:
             return own_tools.parse(name, arguments)
-    raise Malformed("call", "none")
+        case _:
+            raise Malformed("call", "none")
 
 
 def _qualified(raw: bytes) -> str:
