@@ -13,9 +13,8 @@ from broker.wire.bodies import consume_body
 ROOT = Path(__file__).parent.parent
 MODEL = (ROOT / "docs" / "THREAT_MODEL.md").read_text()
 TABLES, TRIED = MODEL.split("## What was tried")
-ROWS = [
-    line for line in TABLES.splitlines() if line.startswith("| ") and not line.startswith(("| attack", "| promise", "| case"))
-]
+HEADS = ("| attack", "| promise", "| case")
+ROWS = [line for line in TABLES.splitlines() if line.startswith("| ") and not line.startswith(HEADS)]
 LATER = re.compile(r"issue on (a hostile world|agents|authority|proof) \|$")
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from broker.doors.http import Request, Response, Route
-from broker.doors.operator import JSON, Desk, answer, asked, check_params, problem
+from broker.doors.operator import JSON, MAX_BODY_BYTES, Desk, answer, asked, check_params, problem
 from broker.errors import Malformed, Reason, Unavailable
 from broker.rules import admin
 from broker.rules.authority import consent, orders, rows
@@ -58,9 +58,7 @@ class AuthorityRoutes:
             "outcome_note": self._outcome_note,
         }
         signed = [
-            Route(
-                "POST", f"/admin/{op}", self.desk.guarded(op, self._signed(op, handler)), JSON, MAX_ATTACHED_BYTES * 2
-            )
+            Route("POST", f"/admin/{op}", self.desk.guarded(op, self._signed(op, handler)), JSON, _size(op))
             for op, handler in handlers.items()
         ]
         guarded = self.desk.guarded
@@ -198,6 +196,11 @@ class AuthorityRoutes:
             cost_micro=figures.cost_micro,
         )
         return answer(200, {"added": await self._take(decide)})
+
+
+def _size(op: str) -> int:
+    """The most that a request to this operation has: most have nothing attached."""
+    return MAX_ATTACHED_BYTES * 2 if op in ("policy_apply", "tools_accept") else MAX_BODY_BYTES
 
 
 def _params(order: admin.Order, required: set[str], optional: set[str] = frozenset()) -> dict[str, str]:  # type: ignore[assignment]

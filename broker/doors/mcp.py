@@ -16,13 +16,13 @@ from broker.doors.http import Request, Response, Route
 from broker.doors.tools import ToolRoutes
 from broker.errors import Refused
 from broker.rules import identity
-from broker.wire import strict_json
+from broker.wire import bodies, strict_json
 from broker.wire.strict_json import JsonValue
 
 if TYPE_CHECKING:
     from broker.wire.caller import Caller
 
-MAX_BODY_BYTES = 65536
+MAX_BODY_BYTES = bodies.CALL_BODY_MAX_BYTES
 CALLER = "lever.caller"
 REQUEST = "lever.request"
 MESSAGE = "lever.message"

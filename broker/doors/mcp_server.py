@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -21,6 +22,7 @@ from broker.wire.caller import Caller
 from broker.wire.names import Instant
 
 ATTEMPT = "lever.dev/attempt"
+logging.getLogger("mcp.server.streamable_http").setLevel(logging.WARNING)  # a line for every message otherwise
 _SAID = {
     Reason.RATE_LIMITED: "too many calls: wait a minute",
     Reason.CLOCK_BEHIND: "the broker's clock is behind its journal: nothing is decided until the operator mends it",

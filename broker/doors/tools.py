@@ -14,7 +14,7 @@ from broker.wire.caller import Caller
 from broker.wire.strict_json import JsonObject, JsonValue
 from broker.wire.tool_results import Result
 
-MAX_BODY_BYTES = 131072
+MAX_BODY_BYTES = bodies.CALL_BODY_MAX_BYTES
 
 
 class Gateway(Protocol):

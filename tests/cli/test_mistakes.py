@@ -159,7 +159,8 @@ SOCKET_TOO_LONG = "expected a socket path of at most"
 HELD = "holds the state folder, but"
 AHEAD_OF_CLOCK = "the broker's journal knows a later time than its clock"
 CHANGED = "when the broker started"
-SAID = [*(mistake.said for mistake in (*RUNNING.values(), *STOPPED.values())), SOCKET_TOO_LONG, HELD, AHEAD_OF_CLOCK, CHANGED]
+ALL = (*RUNNING.values(), *STOPPED.values())
+SAID = [*(mistake.said for mistake in ALL), SOCKET_TOO_LONG, HELD, AHEAD_OF_CLOCK, CHANGED]
 
 
 @pytest.mark.promise("P12")

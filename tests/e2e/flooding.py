@@ -64,7 +64,8 @@ class Line:
 
     def ask(self, request: bytes) -> bytes:
         """Send this and read the whole answer; of a stream, its head. b"" when the door closed without a word."""
-        self.socket.sendall(request)
+        with suppress(BrokenPipeError):  # it may answer a large one before it has heard all of it
+            self.socket.sendall(request)
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             line = self._file.readline()

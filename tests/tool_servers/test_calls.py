@@ -108,7 +108,7 @@ async def test_nothing_extends_the_deadline_and_the_next_call_gets_a_fresh_proce
 
 
 async def test_the_server_s_own_limit_holds_if_it_is_less(make: Make) -> None:
-    servers = make({"s": AServer(timeout_s=0.3)})
+    servers = make({"s": AServer(timeout_s=2)})
     await servers.call(A, "s", "pid", b"{}", 30)
     with pytest.raises(Unknown, match="no answer came"):
         await servers.call(A, "s", "silent", b"{}", 3000)

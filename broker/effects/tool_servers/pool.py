@@ -92,7 +92,7 @@ class ToolServers:
             async with asyncio.timeout_at(deadline):
                 connection = await self._ready((server, holder))
         except TimeoutError as error:
-            raise NotSent(f"{server}: it was not ready within {timeout_s:g} s") from error
+            raise NotSent(f"{server}: it was not ready in time") from error
         try:
             outcome = await connection.call(tool, values, deadline - loop.time())
         except NotSent as error:
