@@ -24,7 +24,7 @@ from broker.clocks import clock, steady
 from broker.config import Config, ToCommand, load
 from broker.doors.admin import AdminRoutes, Bundle, Watchers, health_route
 from broker.doors.agent import AgentDoor, Rates
-from broker.doors.authority import AuthorityRoutes
+from broker.doors.authority import MAX_MESSAGE_BYTES, AuthorityRoutes
 from broker.doors.http import App
 from broker.doors.listen import Door, Limits, allow_descriptors
 from broker.doors.mcp import McpRoute
@@ -350,7 +350,7 @@ class Broker:
             ]
         uids = {os.geteuid(), *(operator.uids if operator else ())}
         app = App(routes, ["operator", "localhost"], uids)
-        await self._open(Door("operator", app, [listener]))
+        await self._open(Door("operator", app, [listener], limits=Limits(max_message_bytes=MAX_MESSAGE_BYTES)))
 
     async def _open(self, door: Door) -> None:
         await door.start()

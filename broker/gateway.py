@@ -20,7 +20,7 @@ from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, O
 from broker.errors import BrokerError, Fatal, Malformed, Unavailable
 from broker.rules.authority import closing, leases, orders, passage, shown
 from broker.rules.authority.asking import ConsentRequired
-from broker.rules.authority.entries import Claim
+from broker.rules.authority.entries import ActState, Claim
 from broker.rules.authority.judgement import Call, Unresolved
 from broker.rules.authority.passage import Claimed, Ids, Passing, Repeated
 from broker.turn import Turn
@@ -270,7 +270,10 @@ class Gateway:
         claim = self.turn.book.ledger.claims.get(act.claim) if act and act.claim else None
         if claim and claim.outcome:
             return _of_claim(claim)
-        return tool_results.status(request, running=claim is not None)
+        if claim:
+            return tool_results.status(request, "running")
+        over = act is not None and act.state not in (ActState.ACTIVE, ActState.CLAIMED)
+        return tool_results.status(request, str(act.state if act and over else request.state))
 
 
 async def _waited(task: asyncio.Task[Any]) -> None:

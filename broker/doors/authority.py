@@ -20,6 +20,7 @@ from broker.wire.catalogue import PinnedTool, server_name
 from broker.wire.names import Instant
 
 MAX_ATTACHED_BYTES = 2 * 1024 * 1024
+MAX_MESSAGE_BYTES = 2 * MAX_ATTACHED_BYTES + 65536
 Handler = Callable[[admin.Order, bytes], Awaitable[Response]]
 
 

@@ -74,11 +74,11 @@ def said(values: dict[str, Any]) -> Result:
     return {"content": [{"type": "text", "text": _told(values)}], "structuredContent": values}
 
 
-def status(request: Waiting, *, running: bool) -> Result:
-    """How a request stands."""
+def status(request: Waiting, state: str) -> Result:
+    """How a request stands: its own state, that of the act that answered it, or `running`."""
     told: dict[str, Any] = {
         "request_id": request.request,
-        "state": "running" if running else str(request.state),
+        "state": state,
         "expires_at": times.show(request.expires_at),
     }
     if request.note:

@@ -177,6 +177,15 @@ def test_minutes_are_taken_as_what_they_can_shorten(house: Desk) -> None:
 
 
 @pytest.mark.promise("P20")
+def test_an_answer_that_was_taken_back_is_told_as_that(house: Desk, agent: Agent) -> None:
+    request = call(agent, "s__echo", {"to": "be taken back"})["structuredContent"]["request_id"]
+    act = house.approve(request).json()["id"]
+    assert call(agent, "request_status", {"request_id": request})["structuredContent"]["state"] == "approved"
+    assert house.signed("act_revoke", id=act).json() == {"revoked": True}
+    assert call(agent, "request_status", {"request_id": request})["structuredContent"]["state"] == "revoked"
+
+
+@pytest.mark.promise("P20")
 def test_a_request_is_told_to_its_agent_alone(house: Desk, agent: Agent) -> None:
     request = asked(agent, "s__echo", {"mine": 1})
     other = house.rig.enrol("nosy")
