@@ -228,8 +228,9 @@ class Gateway:
         tool = claimed.tool
         try:
             result = await self.servers.call(holder, tool.server, tool.name, claimed.arguments, MAX_CALL_S)
-        except NotSent as error:
-            return "not_dispatched", tool_results.words(error.what)
+        except NotSent as error:  # whose words may name the operator's own files
+            log.warning("a call was not sent", extra={"claim": claimed.claim, "why": error.what})
+            return "not_dispatched", tool_results.words("the tool's server can't be reached for now; nothing was sent")
         except Unknown as error:
             return "outcome_unknown", tool_results.words(error.why)
         except Exception:
