@@ -64,9 +64,10 @@ async def ask(servers: ToolServers, tool: str, holder: Holder = A, server: str =
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Wait for what has to come: the suite's own limit is the limit."""
-    while not true():
-        await asyncio.sleep(0.005)
+    """Wait for what has to come, and no longer than any machine takes for it."""
+    async with asyncio.timeout(60):
+        while not true():
+            await asyncio.sleep(0.005)
 
 
 def alive(pid: int) -> bool:

@@ -214,5 +214,5 @@ async def test_what_does_not_start_was_never_asked(make: Make, watch: Watch, ser
 
 async def test_a_server_that_never_greets_is_given_up_unasked(make: Make) -> None:
     servers = make({"s": fake("mute")})
-    with pytest.raises(NotSent, match="it was not ready within"):
+    with pytest.raises(NotSent, match="it was not ready in time"):
         await servers.call(A, "s", "pid", b"{}", 0.3)

@@ -47,7 +47,7 @@ async def test_stop_ends_a_process_that_is_only_starting(make: Make) -> None:
     call = asyncio.create_task(servers.call(A, "s", "pid", b"{}", 30))
     await until(lambda: bool(children() - before))
     await servers.stop()
-    assert children() == before
+    assert children() <= before
     with pytest.raises(NotSent):
         await call
 
