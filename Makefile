@@ -11,7 +11,7 @@ demo: $(INSTALLED)  ## run the main job for real, in a temporary folder
 	@$(BIN)/python demo/run.py
 
 test: $(INSTALLED)  ## the whole suite
-	$(BIN)/python -bb -W error -m pytest -n auto
+	$(BIN)/python -bb -W error -m pytest -n 3
 
 check: source test  ## format, lint, strict types, import contracts, tests
 

@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -180,7 +181,8 @@ class Broker:
             )
         self._standing = Upholding(self._turn, clock, self._trust).standing
         self._gateway = gateway_of(config, self._turn, self._standing, self._inbox, self._spawn)
-        await self._gateway.settle()
+        with suppress(Refused):  # the clock is behind: it is done before the first call
+            await self._gateway.settle()
         port = listeners[0].getsockname()[1]
         await self._open_agent_door(listeners)
         await self._open_operator_door(operator_socket, port)
@@ -384,6 +386,7 @@ class Broker:
                     await self._turn.tidy(clock())
                 await self._notes.write(clock())
                 await self._turn.take(sweep, clock())
+                await self._gateway.settle()
                 await self._gateway.lapse()
             except BrokerError:
                 continue

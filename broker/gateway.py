@@ -94,6 +94,7 @@ class Gateway:
     standing: Callable[[], Awaitable[Standing]]
     wakes: Wakes
     spawn: Callable[[Coroutine[Any, Any, Any]], object]
+    _settled: bool = False
     _began: dict[str, float] = field(default_factory=dict)  # by `boottime`, when a lease last waited for its first read
     _looks: dict[str, _Look] = field(default_factory=dict)
     _changes: dict[str, int] = field(default_factory=dict)  # how often a server said that its tools changed
@@ -111,6 +112,7 @@ class Gateway:
         if name in own_tools.NAMES:
             return await self._own(caller, own_tools.parse(name, arguments))
         tool = tool_results.qualified(name)
+        await self.settle()
         deadline = asyncio.get_running_loop().time() + min(wait_s, MAX_WAIT_S)
         while True:
             mark = self.wakes.mark(caller.cn)
@@ -149,9 +151,15 @@ class Gateway:
         await self.servers.stop()
 
     async def settle(self) -> None:
-        """At a start, before anybody calls: what was begun and has no end is unknown."""
+        """Before the first call of this life: what an earlier one begun and did not end is unknown.
+
+        Raises Refused while the clock is behind; then nobody calls either.
+        """
+        if self._settled:
+            return
         if count := await self.turn.take(closing.settle, self.clock()):
             log.error("calls whose outcome nobody knows", extra={"count": count, "hint": "lever receipt list"})
+        self._settled = True
 
     async def lapse(self) -> tuple[Cn, ...]:
         """Close what time has closed; the agents whose requests ended."""

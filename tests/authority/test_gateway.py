@@ -93,8 +93,10 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def room(table: Table) -> Room:
-    return Room(table)
+async def room(table: Table) -> Room:
+    made = Room(table)
+    await made.gateway.settle()  # as a broker does before anybody calls
+    return made
 
 
 @pytest.mark.promise("P22")

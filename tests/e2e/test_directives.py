@@ -18,6 +18,8 @@ from tests.rig import ACTIONS, SECOND, WRITE_FILE, Agent, Rig, is_miss, make_key
 
 Agents = tuple[Agent, Agent]
 
+LEASE = {"kind": "lease", "account": "a", "ttl_seconds": 90, "ops": 20}
+
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: str(action.kind))
 def test_a_directive_of_each_kind_is_told_consumed_once_and_listed(rig: Rig, agents: Agents, action: Action) -> None:
@@ -152,7 +154,8 @@ STATEMENT_FLAWS = {
     "boolean for an integer": ({"v": True}, "malformed"),
     "float for an integer": ({"target_agent": {"cn": "worker-a", "generation": 1.0}}, "malformed"),
     "the reserved name": ({"target_agent": {"cn": "selftest", "generation": 1}}, "reserved_name"),
-    "a lease, later": ({"action": {"kind": "lease", "account": "a", "ttl_seconds": 90, "ops": 20}}, "malformed"),
+    "a lease of no account": ({"action": LEASE}, "unknown_account"),
+    "a lease of too long": ({"action": LEASE | {"ttl_seconds": 301}}, "malformed"),
 }
 
 
