@@ -210,11 +210,6 @@ MUTANTS = [
         f"{FLOODS}::test_no_client_gets_far_ahead_of_the_daemon",
     ),
     Mutant(
-        "P11", "a certificate that stands no longer keeps its place", "broker/daemon.py",
-        "                door.stands,\n", "",
-        f"{FLOODS}::test_certificates_that_stand_no_longer_keep_nobody_from_enrolling",
-    ),
-    Mutant(
         "P31", "the SDK reads what the door has not", "broker/doors/mcp.py",
         "        message = strict_json.parse(request.body, \"body\", max_bytes=MAX_BODY_BYTES)\n",
         "        message = __import__(\"json\").loads(request.body)\n",
