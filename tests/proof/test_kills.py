@@ -9,7 +9,7 @@ import pytest
 from tests.proof.forge import Forge
 from tests.proof.kills import survive
 
-KILLS = 50
+KILLS = 30
 
 
 @pytest.mark.promise("P4", "P3", "P2", "P8", "P14", "P15", "P27")
