@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -26,6 +26,7 @@ from mcp.types import (
     PaginatedRequestParams,
     ToolListChangedNotification,
 )
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import RootModel, ValidationError
 
 from broker.effects.tool_servers.link import PASSAGE, Link, Passage
@@ -94,7 +95,7 @@ class Connection:
         if self._idle:
             self._idle.cancel()
         try:
-            session = await asyncio.shield(self._opened)
+            session = self._opened.result() if self._opened.done() else await asyncio.shield(self._opened)
             if self._doubts:
                 await asyncio.wait({self._doubts})
             if self.link.lost:
@@ -107,11 +108,16 @@ class Connection:
             if not self.in_hand and not self.worn:
                 self._idle = asyncio.get_running_loop().call_later(self._idle_s, self.retire)
 
-    async def call(self, tool: str, arguments: JsonObject, timeout_s: float) -> Outcome:
-        """Send it once. Raises NotSent, Unknown."""
-        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+    async def call(self, tool: str, arguments: bytes, timeout_s: float) -> Outcome:
+        """Send it once. arguments: frozen. Raises NotSent, Unknown."""
         async with self.held() as session:
-            answer = await self._ask(session, request, timeout_s)
+            version = session.protocol_version or ""
+            if self.link.direct and version in HANDSHAKE_PROTOCOL_VERSIONS:
+                answer = await self._answer(session, self.link.direct.call(tool, arguments, version), timeout_s)
+            else:
+                values = json.loads(arguments)
+                request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=values))
+                answer = await self._answer(session, self._by_sdk(session, request), timeout_s)
         if isinstance(answer, ErrorData):
             return Failed(_encoded(answer.model_dump(mode="json", by_alias=True, exclude_unset=True)), is_result=False)
         return _outcome(answer)
@@ -121,28 +127,41 @@ class Connection:
         request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         async with self.held() as session:
             try:
-                answer = await self._ask(session, request, START_S)
+                answer = await self._answer(session, self._by_sdk(session, request), START_S)
             except Unknown as error:
                 raise NotSent(f"its tools can't be listed: {error.why}") from error
         if isinstance(answer, ErrorData):
             raise NotSent(f"its tools can't be listed: it answered with error {answer.code}")
         return answer
 
-    async def _ask(
-        self, session: ClientSession, request: CallToolRequest | ListToolsRequest, timeout_s: float
+    async def _answer(
+        self, session: ClientSession, answer: Awaitable[dict[str, Any] | ErrorData], timeout_s: float
     ) -> dict[str, Any] | ErrorData:
         """The result as it came, or the server's own error. Raises NotSent, Unknown."""
         passage = Passage()
         before = PASSAGE.set(passage)
         try:
             async with asyncio.timeout(timeout_s):
-                return (await session.send_request(request, _Whole)).root
+                return await answer
         except TimeoutError as error:
             self.link.wear()  # it may be stuck: the next call gets another
             raise _no_answer(passage, f"no answer came within {timeout_s:g} s") from error
         except asyncio.CancelledError:
             self._doubt(session)
             raise
+        except (NotSent, Unknown):
+            raise
+        except Exception as error:  # whatever a library makes of a hostile answer
+            raise Unknown(f"its answer is none of the protocol ({type(error).__name__})") from error
+        finally:
+            PASSAGE.reset(before)
+
+    async def _by_sdk(
+        self, session: ClientSession, request: CallToolRequest | ListToolsRequest
+    ) -> dict[str, Any] | ErrorData:
+        passage = PASSAGE.get() or Passage()
+        try:
+            return (await session.send_request(request, _Whole)).root
         except MCPError as error:
             if why := passage.unsent or passage.astray or self.link.lost:
                 raise _no_answer(passage, why) from error
@@ -152,10 +171,6 @@ class Connection:
                 self.link.wear()
                 raise Unknown("the connection was lost") from error
             return error.error
-        except Exception as error:  # whatever a library makes of a hostile answer
-            raise Unknown(f"its answer is none of the protocol ({type(error).__name__})") from error
-        finally:
-            PASSAGE.reset(before)
 
     async def _run(self) -> None:
         try:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.effects.tool_servers.direct import Direct
 
 
 @dataclass(slots=True)
 class Link:
-    """One connection. lost: why nothing comes over it any more; worn: no further call is to be sent over it."""
+    """One connection. lost: why nothing comes over it any more; worn: no further call is to be sent over it; direct:
+    the way of tool calls past the SDK, where there is one."""
 
     lost: str = ""
     worn: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    direct: Direct | None = None
 
     def lose(self, why: str) -> None:
         """The first reason stands."""

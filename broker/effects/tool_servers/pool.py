@@ -77,7 +77,7 @@ class ToolServers:
         self._stopped = False
 
     async def call(self, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float) -> Outcome:
-        """Call a tool once, with these frozen arguments: one JSON object, decoded and encoded anew.
+        """Call a tool once, with these frozen arguments: one JSON object.
 
         timeout_s: for starting and answering together; the server's own limit, if that is less. Raises NotSent when
         provably nothing was sent, Unknown when that is not known. A cancelled call may have been carried out.
@@ -85,7 +85,7 @@ class ToolServers:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(timeout_s, self._server(server).timeout_s)
         try:
-            values = as_object(strict_json.parse(arguments, "arguments"), "arguments")
+            as_object(strict_json.parse(arguments, "arguments"), "arguments")
         except Malformed as error:
             raise NotSent(f"{server}: {error}") from error
         try:
@@ -94,7 +94,7 @@ class ToolServers:
         except TimeoutError as error:
             raise NotSent(f"{server}: it was not ready in time") from error
         try:
-            outcome = await connection.call(tool, values, deadline - loop.time())
+            outcome = await connection.call(tool, arguments, deadline - loop.time())
         except NotSent as error:
             raise NotSent(f"{server}: {error.what}") from error
         except Unknown as error:

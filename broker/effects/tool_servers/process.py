@@ -16,7 +16,9 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+from pydantic_core import from_json
 
+from broker.effects.tool_servers.direct import Direct
 from broker.effects.tool_servers.link import Link
 from broker.effects.tool_servers.outcome import NotSent
 from broker.effects.tool_servers.speech import Speech
@@ -37,13 +39,15 @@ async def started(
     with send, received, outgoing, written:
         child = _Child(send, link, speech, most_bytes)
         transport = await _spawn(child, argv, environment, folder)
-        writer = asyncio.get_running_loop().create_task(_write(transport, written, child))
+        writer = asyncio.get_running_loop().create_task(_write(written, child))
+        link.direct = child.direct
         polite = False
         try:
             yield received, outgoing
             polite = True
         finally:
             writer.cancel()
+            child.direct.end(link.lost or "its connection has ended")
             try:
                 if polite and not child.condemned:
                     await _leave(transport, child)
@@ -77,20 +81,14 @@ async def _spawn(
         raise
 
 
-async def _write(
-    transport: asyncio.SubprocessTransport, written: MemoryObjectReceiveStream[SessionMessage], child: _Child
-) -> None:
+async def _write(written: MemoryObjectReceiveStream[SessionMessage], child: _Child) -> None:
     """Each message as the SDK writes it: a line."""
-    stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))  # of whatever event loop
     async for item in written:
         if isinstance(item.message, JSONRPCRequest):
             child.asked()
         elif isinstance(item.message, JSONRPCNotification) and item.message.method == "notifications/cancelled":
             child.settled()
-        stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-        if stdin.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            child.fail("it does not read what it is sent")
-            return
+        child.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
 
 
 class _Child(asyncio.SubprocessProtocol):
@@ -102,7 +100,9 @@ class _Child(asyncio.SubprocessProtocol):
         self.exited = asyncio.Event()
         self.gone = asyncio.Event()
         self.condemned = False
+        self.direct = Direct(self.write, self.asked, self.settled)
         self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
         self._send = send
         self._link = link
         self._speech = speech
@@ -125,11 +125,21 @@ class _Child(asyncio.SubprocessProtocol):
         self.condemned = True
         self._link.lose(why)
         self._send.close()
+        self.direct.end(why)
         if self._transport:
             _kill(self._transport)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
+
+    def write(self, line: bytes) -> None:
+        """To its standard input, as long as it reads there."""
+        if self._stdin is None:
+            assert self._transport
+            self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))  # of whatever event loop
+        self._stdin.write(line)
+        if self._stdin.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self.fail("it does not read what it is sent")
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
@@ -169,12 +179,16 @@ class _Child(asyncio.SubprocessProtocol):
         status = self._transport.get_returncode() if self._transport else None
         self._link.lose("it closed its standard output" if status is None else _ending(status))
         self._send.close()
+        self.direct.end(self._link.lost)
 
     def _take(self, line: bytes) -> None:
         if not line.strip() or self._link.lost:
             return
         try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            found = from_json(line)
+            if self.direct.take(found):
+                return
+            message = jsonrpc_message_adapter.validate_python(found, by_name=False)
         except ValueError:
             self.fail("it wrote a line to its standard output that is no message of the protocol")
             return
