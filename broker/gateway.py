@@ -20,16 +20,18 @@ from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, O
 from broker.errors import BrokerError, Fatal, Malformed, Unavailable
 from broker.rules.authority import closing, leases, orders, passage, shown
 from broker.rules.authority.asking import ConsentRequired
-from broker.rules.authority.entries import ActState, Claim
+from broker.rules.authority.entries import ActState, Claim, RequestState
 from broker.rules.authority.judgement import Call, Unresolved
 from broker.rules.authority.passage import Claimed, Ids, Passing, Repeated
+from broker.rules.book import Book
+from broker.rules.decision import Decision
 from broker.turn import Turn
 from broker.wire import catalogue, own_tools, tool_results
 from broker.wire.act_records import ActGranted, LeaseOpened, RequestDenied, RequestEnded
 from broker.wire.caller import Caller
 from broker.wire.catalogue import PinnedTool
 from broker.wire.names import Cn, Instant
-from broker.wire.records import Fact
+from broker.wire.records import BrokerStarted, Fact
 from broker.wire.strict_json import JsonObject, JsonValue
 from broker.wire.tool_results import Result
 from broker.wire.verified import Standing
@@ -82,10 +84,12 @@ class _Look:
 class Gateway:
     """servers: the only way to an upstream tool. spawn: runs a task that no caller's leaving ends.
 
-    clock: the wall clock; boottime: one that counts suspend, in seconds; draw: a fresh random name.
+    started: the record of this life's beginning; clock: the wall clock; boottime: one that counts suspend, in seconds;
+    draw: a fresh random name.
     """
 
     turn: Turn
+    started: BrokerStarted
     servers: Servers
     names: tuple[str, ...]
     clock: Callable[[], Instant]
@@ -96,6 +100,7 @@ class Gateway:
     spawn: Callable[[Coroutine[Any, Any, Any]], object]
     _settled: bool = False
     _began: dict[str, float] = field(default_factory=dict)  # by `boottime`, when a lease last waited for its first read
+    _opened: dict[str, float] = field(default_factory=dict)  # by `boottime`, when a lease was first seen
     _looks: dict[str, _Look] = field(default_factory=dict)
     _changes: dict[str, int] = field(default_factory=dict)  # how often a server said that its tools changed
     _looking: dict[str, asyncio.Lock] = field(default_factory=dict)
@@ -104,6 +109,11 @@ class Gateway:
         """The definitions that this agent sees, under their names for it. Enforcement never looks at this list."""
         listed = shown.listed(self.turn.book, caller)
         return [*own_tools.OWN, *listed] if listed else []
+
+    def accepted(self, name: str) -> PinnedTool | None:
+        """The tool that agents call by this name, as it was accepted."""
+        server, _, tool = name.partition(tool_results.SEPARATOR)
+        return self.turn.book.ledger.tool(server, tool)
 
     async def call(
         self, caller: Caller, name: str, arguments: JsonValue, *, call_id: str = "", wait_s: float = 0.0
@@ -120,7 +130,7 @@ class Gateway:
             standing = await self.standing()
             passing = Passing(
                 caller, Call(caller.cn, tool, arguments), call_id, self._resolved(tool), standing,
-                Ids(self.draw(), self.draw(), self.draw()), self.elapsed_s(),
+                Ids(self.draw(), self.draw(), self.draw()), self.elapsed_s(), self.waited_s(),
             )  # fmt: skip
             answer = await self._apart(self._passed(caller, passing))
             if not isinstance(answer, ConsentRequired):
@@ -138,6 +148,12 @@ class Gateway:
         leases, now = self.turn.book.ledger.leases, self.boottime()
         self._began = {id: self._began.get(id, now) if one.started_at else now for id, one in leases.items()}
         return {id: now - at for id, at in self._began.items()}
+
+    def waited_s(self) -> dict[str, float]:
+        """How long ago each lease was opened, by the same clock: counted from the first look, when it is durable."""
+        leases, now = self.turn.book.ledger.leases, self.boottime()
+        self._opened = {id: self._opened.get(id, now) for id in leases}
+        return {id: now - at for id, at in self._opened.items()}
 
     def whose(self, fact: Fact) -> Cn | None:
         """Whom one of ANSWERS is to be told."""
@@ -157,13 +173,18 @@ class Gateway:
         """
         if self._settled:
             return
-        if count := await self.turn.take(closing.settle, self.clock()):
+        if count := await self.turn.take(self._settle, self.clock()):
             log.error("calls whose outcome nobody knows", extra={"count": count, "hint": "lever receipt list"})
+
+    def _settle(self, book: Book, now: Instant) -> Decision[int]:
+        """Known to be done from the decision on: a second one would settle what this life began."""
         self._settled = True
+        return closing.settle(book, now, started=self.started)
 
     async def lapse(self) -> tuple[Cn, ...]:
         """Close what time has closed; the agents whose requests ended."""
-        ended = await self.turn.take(partial(closing.lapse, elapsed_s=self.elapsed_s()), self.clock())
+        decide = partial(closing.lapse, elapsed_s=self.elapsed_s(), waited_s=self.waited_s())
+        ended = await self.turn.take(decide, self.clock())
         return tuple(Cn(cn) for cn in ended)
 
     async def definitions(self, server: str) -> tuple[PinnedTool, ...]:
@@ -268,13 +289,15 @@ class Gateway:
                 closed = await self.turn.take(decide_release, self.clock())
                 return tool_results.said({"account": account, "closed": closed})
             case own_tools.RequestStatus(id):
-                return self._status(caller, id)
+                return await self.turn.take(lambda book, now: Decision((), self._status(caller, id)), self.clock())
 
     def _status(self, caller: Caller, id: str) -> Result:
-        """How a request of this caller's stands, and what came of its act."""
+        """How a request of this caller's stands, and what came of its act. Settled, it needs no pointer any more."""
         request = self.turn.book.ledger.requests.get(id)
         if request is None or (request.cn, request.generation) != (caller.cn, caller.generation):
             return tool_results.refused("not_found", "no request of yours has this id")
+        if request.state is not RequestState.PENDING:
+            self.turn.book.looked_at.add(id)
         act = self.turn.book.ledger.acts.get(request.answer)
         claim = self.turn.book.ledger.claims.get(act.claim) if act and act.claim else None
         if claim and claim.outcome:
@@ -313,6 +336,7 @@ def boottime() -> float:
 def gateway_of(
     config: Config,
     turn: Turn,
+    started: BrokerStarted,
     standing: Callable[[], Awaitable[Standing]],
     wakes: Wakes,
     spawn: Callable[[Coroutine[Any, Any, Any]], object],
@@ -321,7 +345,9 @@ def gateway_of(
     operator = config.operator
     hidden = [config.state, config.socket, config.folder / "lever.yaml"]
     hidden += [operator.allowed_signers, *([operator.signing_key] if operator.signing_key else [])] if operator else []
-    gateway = Gateway(turn, NoServers(), tuple(config.servers), clock, boottime, fresh_name, standing, wakes, spawn)
+    gateway = Gateway(
+        turn, started, NoServers(), tuple(config.servers), clock, boottime, fresh_name, standing, wakes, spawn
+    )
     if config.servers:
         from broker.effects.tool_servers.pool import ToolServers
 

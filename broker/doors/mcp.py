@@ -35,6 +35,14 @@ class Manager(Protocol):
     def run(self) -> Any: ...
 
 
+class Mcp(Protocol):
+    """The SDK, and the one kind of message that is answered without its transport. Raises Fatal."""
+
+    @property
+    def manager(self) -> Manager: ...
+    async def called(self, request: Request, caller: Caller, message: JsonValue) -> Response | None: ...
+
+
 @dataclass(slots=True)
 class McpRoute:
     """One route, and the SDK behind it once somebody has called."""
@@ -43,7 +51,7 @@ class McpRoute:
     tools: ToolRoutes
     version: str
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _manager: Manager | None = None
+    _mcp: Mcp | None = None
     _running: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
@@ -62,19 +70,21 @@ class McpRoute:
             raise Refused(why)
         await self.door.limit("mcp", caller)
         message = strict_json.parse(request.body, "body", max_bytes=MAX_BODY_BYTES)
-        manager = self._manager or await self._load()
-        return await _bridged(manager, request, caller, message)
+        mcp = self._mcp or await self._load()
+        if (response := await mcp.called(request, caller, message)) is not None:
+            return response
+        return await _bridged(mcp.manager, request, caller, message)
 
-    async def _load(self) -> Manager:
+    async def _load(self) -> Mcp:
         async with self._loading:
-            if self._manager is None:
+            if self._mcp is None:
                 sdk = await asyncio.to_thread(importlib.import_module, "broker.doors.mcp_server")
-                manager: Manager = sdk.manager(self.door, self.tools, self.version)
+                mcp: Mcp = sdk.Mcp(self.door, self.tools, self.version)
                 ready = asyncio.Event()
-                self._running = asyncio.create_task(_run(manager, ready))
+                self._running = asyncio.create_task(_run(mcp.manager, ready))
                 await ready.wait()
-                self._manager = manager
-            return self._manager
+                self._mcp = mcp
+            return self._mcp
 
 
 async def _run(manager: Manager, ready: asyncio.Event) -> None:

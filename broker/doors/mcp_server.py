@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent
+from pydantic_core import to_json
 
+from broker.doors import mcp_call
 from broker.doors.agent import AgentDoor
-from broker.doors.http import Request
+from broker.doors.http import Request, Response
 from broker.doors.mcp import CALLER, MAX_BODY_BYTES, MESSAGE, REQUEST
 from broker.doors.tools import ToolRoutes
 from broker.errors import BrokerError, Malformed, Reason, Refused
@@ -20,6 +23,8 @@ from broker.wire import directive_tools as tools
 from broker.wire import mcp_shapes, names
 from broker.wire.caller import Caller
 from broker.wire.names import Instant
+from broker.wire.strict_json import JsonValue
+from broker.wire.tool_results import Result
 
 ATTEMPT = "lever.dev/attempt"
 logging.getLogger("mcp.server.streamable_http").setLevel(logging.WARNING)  # a line for every message otherwise
@@ -30,9 +35,31 @@ _SAID = {
 Context = ServerRequestContext[Any, Any]
 
 
-def manager(door: AgentDoor, brokered: ToolRoutes, version: str) -> StreamableHTTPSessionManager:
-    """Stateless, answers in JSON; Host and Origin are judged by the door already."""
+class Mcp:
+    """What answers at /mcp: `manager` anything, `called` the plain call of a brokered tool, for a tenth of the work."""
 
+    def __init__(self, door: AgentDoor, brokered: ToolRoutes, version: str) -> None:
+        self._brokered = brokered
+        self._server = _server(door, brokered, version)
+        # Stateless, answers in JSON; Host and Origin are judged by the door already.
+        self.manager = StreamableHTTPSessionManager(
+            self._server, json_response=True, stateless=True, max_request_body_size=MAX_BODY_BYTES
+        )
+
+    async def called(self, request: Request, caller: Caller, message: JsonValue) -> Response | None:
+        """The answer to the call of a brokered tool; None for whatever the SDK is to answer. Raises Fatal."""
+        if not mcp_call.is_call(message) or message["params"]["name"] in tools.NAMES:
+            return None
+        params = message["params"]
+        tool = self._brokered.gateway.accepted(params["name"])
+        version = mcp_call.version_of(message, request.headers)
+        if version is None or (tool and mcp_call.has_headers(tool)):
+            return None
+        result = mcp_shapes.told(await _brokered(self._brokered, caller, params), version)
+        return Response(200, to_json(mcp_call.answer(message["id"], result, version, self._server.server_info_stamp)))
+
+
+def _server(door: AgentDoor, brokered: ToolRoutes, version: str) -> Server[Any]:
     async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         assert context.request is not None
         listed = [*tools.TOOLS, *brokered.gateway.tools(context.request.scope[CALLER])]
@@ -41,22 +68,19 @@ def manager(door: AgentDoor, brokered: ToolRoutes, version: str) -> StreamableHT
     async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
         assert context.request is not None
         scope = context.request.scope
+        if params.name not in tools.NAMES:
+            result = await _brokered(brokered, scope[CALLER], scope[MESSAGE]["params"])
+            return mcp_shapes.result(result, context.protocol_version)
         try:
-            if params.name not in tools.NAMES:
-                return await _brokered(brokered, params.name, scope, context)
             call = tools.parse(params.name, params.arguments or {})
             raw = await _answer(door, call, scope[REQUEST], scope[CALLER], _attempt(context))
-        except Malformed as error:
-            return _failed(str(error))
-        except Refused as error:
-            return _failed(_SAID.get(error.reason, "not found"))
-        except BrokerError:
-            return _failed("not found")
+        except BrokerError as error:
+            return CallToolResult.model_validate(_failed(error), by_name=False)
         answer = json.loads(raw)
         text = json.dumps(answer, ensure_ascii=False, indent=2)
         return CallToolResult(content=[TextContent(text=text)], structured_content=answer)
 
-    server = Server(
+    return Server(
         "lever",
         version=version,
         title="Operator directives",
@@ -64,18 +88,19 @@ def manager(door: AgentDoor, brokered: ToolRoutes, version: str) -> StreamableHT
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    return StreamableHTTPSessionManager(
-        server, json_response=True, stateless=True, max_request_body_size=MAX_BODY_BYTES
-    )
 
 
-async def _brokered(brokered: ToolRoutes, name: str, scope: Any, context: Context) -> CallToolResult:
-    """A tool behind the gateway. Its arguments are those that the door has read, not what the SDK made of them."""
-    await brokered.door.limit("call", scope[CALLER])
-    call_id, wait_s = mcp_shapes.said_of(context.meta)
-    arguments = scope[MESSAGE]["params"].get("arguments")
-    result = await brokered.called(scope[CALLER], name, {} if arguments is None else arguments, call_id, float(wait_s))
-    return mcp_shapes.result(result, context.protocol_version)
+async def _brokered(brokered: ToolRoutes, caller: Caller, params: Mapping[str, Any]) -> Result:
+    """A tool behind the gateway. params: as the door has read them, not what the SDK made of them."""
+    arguments, meta = params.get("arguments"), params.get("_meta")
+    try:
+        await brokered.door.limit("call", caller)
+        call_id, wait_s = mcp_shapes.said_of(meta if isinstance(meta, dict) else None)
+        return await brokered.called(
+            caller, params["name"], {} if arguments is None else arguments, call_id, float(wait_s)
+        )
+    except BrokerError as error:
+        return _failed(error)
 
 
 async def _answer(door: AgentDoor, call: tools.Call, request: Request, caller: Caller, attempt: str) -> bytes:
@@ -89,7 +114,7 @@ async def _answer(door: AgentDoor, call: tools.Call, request: Request, caller: C
             return await door.checked(caller, call.id)
         case tools.Inbox():
             await door.limit("inbox", caller)
-            return await door.waiting(request, caller, float(call.wait_s), Instant(0))
+            return await door.waiting(request, caller, float(call.wait_s), Instant(0), requests=True)
         case tools.Report():
             await door.limit("report", caller)
             return await door.reported(caller, call.id, call.outcome, call.note)
@@ -101,5 +126,12 @@ def _attempt(context: Context) -> str:
     return names.attempt(raw, ATTEMPT) if raw else ""
 
 
-def _failed(text: str) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+def _failed(error: BrokerError) -> Result:
+    match error:
+        case Malformed():
+            text = str(error)
+        case Refused():
+            text = _SAID.get(error.reason, "not found")
+        case _:
+            text = "not found"
+    return {"content": [{"type": "text", "text": text}], "isError": True}

@@ -11,6 +11,7 @@ from broker.errors import Malformed, Reason, Refused
 from broker.rules import identity
 from broker.wire import answers, bodies, own_tools, tool_results
 from broker.wire.caller import Caller
+from broker.wire.catalogue import PinnedTool
 from broker.wire.strict_json import JsonObject, JsonValue
 from broker.wire.tool_results import Result
 
@@ -21,6 +22,7 @@ class Gateway(Protocol):
     """What the door needs of the gateway. Raises Malformed for what is no tool's name, Refused, Fatal."""
 
     def tools(self, caller: Caller) -> list[JsonObject]: ...
+    def accepted(self, name: str) -> PinnedTool | None: ...
     async def call(
         self, caller: Caller, name: str, arguments: JsonValue, *, call_id: str = "", wait_s: float = 0.0
     ) -> Result: ...

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from mcp.types import CallToolResult, TextContent, Tool
-from mcp_types.methods import validate_server_result
+from mcp.types import CallToolResult, Tool
+from mcp_types.methods import serialize_server_result, validate_server_result
 
 from broker.errors import Malformed
 from broker.wire import answers, names
@@ -51,16 +51,25 @@ def _told(definition: Mapping[str, Any], version: str) -> Iterator[Tool]:
 
 
 def result(raw: Mapping[str, Any], version: str) -> CallToolResult:
-    """As it is. One that this revision has no room for is told as its JSON: nothing of a call that was made is lost."""
+    """The same as `told`, as the SDK's server takes it."""
+    return CallToolResult.model_validate(told(raw, version), by_name=False)
+
+
+def told(raw: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """A result in this revision's shape, as it is.
+
+    One that it has no room for is told as its JSON: nothing of a call that was made is lost.
+    """
     try:
         _flat_enough(raw, MAX_DEPTH)
-        told = CallToolResult.model_validate(raw)
-        dumped = told.model_dump(by_alias=True, mode="json", exclude_none=True)
-        validate_server_result("tools/call", version, {"resultType": "complete", **dumped})
+        CallToolResult.model_validate(
+            raw, by_name=False
+        )  # the newer revision's shapes of a result have one that fits all
+        return serialize_server_result("tools/call", version, {**raw, "resultType": "complete"})
     except ValueError:
-        text = answers.encode(raw).decode()
-        return CallToolResult(content=[TextContent(text=text)], is_error=raw.get("isError") is True)
-    return told
+        text = {"type": "text", "text": answers.encode(raw).decode()}
+        bare = {"content": [text], "isError": raw.get("isError") is True, "resultType": "complete"}
+        return serialize_server_result("tools/call", version, bare)
 
 
 def _flat_enough(value: object, levels: int) -> None:

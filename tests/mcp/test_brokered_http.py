@@ -12,7 +12,7 @@ from broker.wire import directive_tools
 from tests.authority.desk import Desk
 from tests.mcp.conftest import BROKERED, text_of
 from tests.mcp.test_brokered import BAD, ECHO, GOOD, refused, typed
-from tests.mcp.test_http import MODES, connected, posted
+from tests.mcp.test_http import MODES, NEWER, connected, posted
 from tests.rig import Agent
 
 ARGUMENTS = {"to": "mara@example.org", "copies": 2}
@@ -21,6 +21,12 @@ ARGUMENTS = {"to": "mara@example.org", "copies": 2}
 @pytest.fixture
 def agent(office: Desk) -> Agent:
     """An agent of this test's own, which shows its certificate itself."""
+    return office.rig.enrol(f"b-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(scope="module")
+def caller(office: Desk) -> Agent:
+    """One agent for what leaves nothing behind."""
     return office.rig.enrol(f"b-{uuid.uuid4().hex[:8]}")
 
 
@@ -104,3 +110,45 @@ def test_no_arguments_are_none(agent: Agent) -> None:
     for spelled in (b'"arguments":null', b'"arguments":{}', b'"_meta":{}'):
         answer = posted(agent, ECHO.replace(b"%d", b"1").replace(b'"arguments":{"v":?}', spelled))
         assert json.loads(answer.json()["result"]["content"][0]["text"])["params"]["arguments"] == {}
+
+
+PLAIN = [
+    ("r__fails", {}, {}),
+    ("s__dies", {}, {}),
+    ("nonsense", {}, {}),
+    ("r__nonsense", {}, {}),
+    ("lease_request", {"account": 7}, {}),
+    ("request_status", {"request_id": "0" * 32}, {}),
+    ("r__echo", {}, {"lever.dev/wait_s": 31}),
+    ("r__echo", {}, {"lever.dev/call_id": "no id!"}),
+]
+
+
+@pytest.mark.parametrize("revision", ["", "2025-06-18", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(("name", "arguments", "meta"), PLAIN, ids=lambda value: str(value)[:24])
+def test_a_call_is_answered_as_the_sdk_would(
+    caller: Agent, name: str, arguments: Any, meta: Any, revision: str
+) -> None:
+    """The plain call passes by the SDK's transport; a member that means nothing sends the same call through it."""
+    headers = {"mcp-protocol-version": revision} if revision else {}
+    if revision == "2026-07-28":
+        meta, headers = meta | NEWER, {**headers, "mcp-method": "tools/call", "mcp-name": name}
+    message = {"jsonrpc": "2.0", "id": "a", "method": "tools/call"}
+    message |= {"params": {"name": name, "arguments": arguments, "_meta": meta}}
+    plain, other = [posted(caller, json.dumps(one).encode(), **headers) for one in (message, message | {"x": 1})]
+    assert (plain.status_code, plain.headers["content-type"]) == (other.status_code, other.headers["content-type"])
+    assert plain.json() == other.json()
+    assert plain.json()["id"] == "a"
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"mcp-method": "tools/list"}, {"mcp-name": "r__fails"}, {"mcp-protocol-version": "2030-01-01"}]
+)
+def test_a_call_whose_headers_say_another_thing_is_no_call(caller: Agent, headers: dict[str, str]) -> None:
+    told = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "r__echo"}
+    told = {name: value for name, value in told.items() if headers or name != "mcp-name"} | headers
+    params = {"name": "r__echo", "arguments": {}, "_meta": NEWER}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    refused = posted(caller, body, **told)
+    assert refused.status_code == 400
+    assert "error" in refused.json()
