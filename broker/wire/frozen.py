@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+import orjson
+
 from broker.errors import Malformed
 from broker.wire import strict_json
 from broker.wire.names import Digest
-from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, JsonObject, JsonValue, kind_of, shown
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
+from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, JsonObject, JsonValue, kind_of, shown
 
 _VIEWED = 64
-_SAME = frozenset((str, bool, type(None)))
+_SAME = frozenset((str, int, bool, type(None)))
 _TEXT = frozenset((str,))
 
 
@@ -57,16 +56,14 @@ def thaw(raw: bytes) -> Frozen:
 
 
 def _is_plain(value: JsonValue, levels: int) -> bool:
-    """Does the standard encoder write this value as RFC 8785 does, and does it come back the same?
+    """Does a fast encoder write this value as RFC 8785 does, and does it come back the same?
 
-    True of nearly every call: whole numbers within 2^53, ASCII keys of which no two differ in case alone. The rest
-    takes the long way, three times as slow.
+    True of nearly every call: no fractions, and ASCII keys of which no two differ in case alone. The rest takes the
+    long way, ten times as slow.
     """
     kind = type(value)
     if kind in _SAME:
         return True
-    if kind is int:
-        return -MAX_INTEGER <= value <= MAX_INTEGER  # type: ignore[operator]
     if levels == 0:
         return False
     if kind is dict:
@@ -75,7 +72,9 @@ def _is_plain(value: JsonValue, levels: int) -> bool:
 
 
 def _all_plain(values: Iterable[JsonValue], levels: int) -> bool:
-    return all(type(value) in _SAME or _is_plain(value, levels) for value in values)  # most are texts: no call for them
+    if _SAME.issuperset(map(type, values)):  # most calls: no step of our own for each value
+        return True
+    return all(type(value) in _SAME or _is_plain(value, levels) for value in values)
 
 
 def _are_plain(names: JsonObject) -> bool:
@@ -88,8 +87,8 @@ def _are_plain(names: JsonObject) -> bool:
 
 def _plain_bytes(value: JsonValue) -> bytes | None:
     try:
-        return _ENCODER.encode(value).encode()
-    except UnicodeEncodeError:  # half a surrogate pair: the long way says what is wrong
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+    except orjson.JSONEncodeError:  # an integer beyond 2^53-1, half a surrogate pair: the long way says what is wrong
         return None
 
 

@@ -44,6 +44,7 @@ def account(pointer: Pointer, arguments: JsonObject) -> str | None:
     return value if isinstance(value, str) else None
 
 
+Passes: TypeAlias = Callable[["JsonValue | Gap"], bool]
 Check: TypeAlias = Callable[[JsonObject], bool]
 """Does a rule hold for the arguments? Raises MissingOperand, and Malformed for a value of another kind."""
 
@@ -51,13 +52,53 @@ Check: TypeAlias = Callable[[JsonObject], bool]
 def check_of(pointer: Pointer, test: Test) -> Check:
     """A rule made ready, once for all calls: it holds when its test does for every value that the pointer leads to."""
     passes = _passes(test)
-    if len(pointer) == 1 and pointer[0] != EVERY:  # nearly every rule, at half the cost
-        (name,) = pointer
-        return lambda arguments: passes(arguments.get(name, Gap.MISSING))
+    if len(pointer) == 1 and pointer[0] != EVERY:
+        return _of_one(pointer[0], test, passes)
     return lambda arguments: all(map(passes, json_pointer.select(arguments, pointer)))
 
 
-def _passes(test: Test) -> Callable[[JsonValue | Gap], bool]:
+def _of_one(name: str, test: Test, passes: Passes) -> Check:
+    """Nearly every rule: about one argument, which nearly always is of the kind that the test speaks of. For these
+    there is no step between; whatever else stands there is left to `passes`."""
+    missing = Gap.MISSING
+
+    def between(arguments: JsonObject) -> bool:
+        value = arguments.get(name, missing)
+        return lowest <= value <= highest if type(value) is int else passes(value)
+
+    def at_most(arguments: JsonObject) -> bool:
+        value = arguments.get(name, missing)
+        return len(value) <= length if type(value) is str else passes(value)
+
+    def equals(arguments: JsonObject) -> bool:
+        value = arguments.get(name, missing)
+        return value in texts if type(value) is str else passes(value)
+
+    def within(arguments: JsonObject) -> bool:
+        value = arguments.get(name, missing)
+        return f"{operands.path(value)}/".startswith(starts) if type(value) is str else passes(value)
+
+    match test:
+        case Between(low, high):
+            lowest, highest = _bounds(low, high)
+            return between
+        case Within(prefixes):
+            starts = operands.starts(prefixes)
+            return within
+        case AtMost(length):
+            return at_most
+        case Equals(values):
+            texts = frozenset(value for value in values if isinstance(value, str))
+            return equals
+        case _:
+            return lambda arguments: passes(arguments.get(name, missing))
+
+
+def _bounds(low: int | None, high: int | None) -> tuple[int, int]:
+    return -MAX_INTEGER if low is None else low, MAX_INTEGER if high is None else high
+
+
+def _passes(test: Test) -> Passes:
     match test:
         case Equals(values):
             return _equals(values)
@@ -65,7 +106,7 @@ def _passes(test: Test) -> Callable[[JsonValue | Gap], bool]:
             starts = operands.starts(prefixes)
             return lambda value: f"{operands.path(_of(str, value, 'a path'))}/".startswith(starts)
         case Between(low, high):
-            lowest, highest = -MAX_INTEGER if low is None else low, MAX_INTEGER if high is None else high
+            lowest, highest = _bounds(low, high)
             return lambda value: lowest <= (value if type(value) is int else _unfit(value, "a whole number")) <= highest
         case AtMost(length):
             return lambda value: (
@@ -79,7 +120,7 @@ def _passes(test: Test) -> Callable[[JsonValue | Gap], bool]:
             assert_never(test)
 
 
-def _equals(values: tuple[bool | int | str, ...]) -> Callable[[JsonValue | Gap], bool]:
+def _equals(values: tuple[bool | int | str, ...]) -> Passes:
     # 1, true and "1" are three values; Python's == takes the first two for one.
     allowed = frozenset((type(value), value) for value in values)
 

@@ -49,8 +49,7 @@ class Call:
 Regime: TypeAlias = Literal["automatic", "lease", "act"]
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(NamedTuple):
     """By itself (automatic), or as an operation of the account's lease."""
 
     regime: Literal["automatic", "lease"]
@@ -88,8 +87,7 @@ class Step(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The decision on a call, all that it rests on, and all that an act would be bound to.
 
     What lies beyond the step that refused is None or empty. lease: the account's terms where the regime is a lease;

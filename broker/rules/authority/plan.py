@@ -54,6 +54,8 @@ class Plan:
     accounts: dict[str, Account]
     resources: tuple[Operand, ...]
     rules: tuple[PlannedRule, ...]
+    checks: tuple[Check, ...]
+    held: tuple[Step, ...]
 
 
 @lru_cache(maxsize=4096)
@@ -65,6 +67,7 @@ def plan(layers: tuple[Policy, ...], tool: PinnedTool) -> Plan:
     base = (entries[0] if entries else None) or _NO_ENTRY
     tool_class, class_reason = _class(tool, base, present)
     where = tiers.place(layers, name)
+    rules = _rules(layers, entries)
     others = {entry.account for entry in present if entry.account is not None} - {base.account}
     return Plan(
         policies=tuple(policy.digest for policy in layers),
@@ -79,7 +82,9 @@ def plan(layers: tuple[Policy, ...], tool: PinnedTool) -> Plan:
         account_problem="the layers name different accounts for this tool" if others else "",
         accounts=accounts(layers),
         resources=tuple(dict.fromkeys(operand for entry in present for operand in entry.resources)),
-        rules=tuple(_rules(layers, entries)),
+        rules=tuple(rules),
+        checks=tuple(rule.holds for rule in rules),
+        held=tuple(rule.held for rule in rules),
     )
 
 
@@ -97,7 +102,10 @@ def _class(tool: PinnedTool, base: ToolEntry, present: Sequence[ToolEntry]) -> t
     if any(entry.tool_class is ToolClass.MUTATION for entry in present):
         return ToolClass.MUTATION, "a mutation by the table"
     if tool.hint("destructiveHint"):
-        return ToolClass.MUTATION, "a read by the table, but its server says that it destroys: so a mutation"
+        if base.reviewed == tool.digest:
+            return ToolClass.READ, "a read by the table; its server says that it destroys, and it was reviewed"
+        told = "a mutation until it is reviewed" if base.reviewed is None else "not the definition that was reviewed"
+        return ToolClass.MUTATION, f"a read by the table, but its server says that it destroys: {told}"
     return ToolClass.READ, "a read by the table"
 
 
