@@ -10,7 +10,6 @@ import random
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -46,6 +45,7 @@ from broker.journal.state import StateFolder
 from broker.journal.writer import JournalWriter
 from broker.rules import consume as rules
 from broker.rules.admit import Terms
+from broker.rules.authority import settled
 from broker.rules.book import Book
 from broker.rules.rates import TokenBucket
 from broker.rules.sweep import sweep
@@ -56,6 +56,7 @@ from broker.trust.tls import ServerCertificate, server_context
 from broker.turn import Notes, Turn
 from broker.upholding import Upholding
 from broker.upkeep import Upkeep, fetched, keeper_of
+from broker.wire.act_records import LeaseOpened
 from broker.wire.head import Head
 from broker.wire.names import Cn, Digest, Instant
 from broker.wire.records import (
@@ -171,7 +172,6 @@ class Broker:
             log.warning("the clock is not behind the journal: nothing was to be accepted")
         if how.restored:
             await self._restore(kept)
-        await self._note(BrokerStarted(version("lever-broker"), self.recovered.cut_bytes))
         if operator := self.config.operator:
             self._trust = OperatorTrust(
                 operator.allowed_signers,
@@ -180,13 +180,18 @@ class Broker:
                 seen=self.book.allowed_digest,
             )
         self._standing = Upholding(self._turn, clock, self._trust).standing
-        self._gateway = gateway_of(config, self._turn, self._standing, self._inbox, self._spawn)
-        with suppress(Refused):  # the clock is behind: it is done before the first call
+        started = BrokerStarted(version("lever-broker"), self.recovered.cut_bytes)
+        self._gateway = gateway_of(
+            config, self._turn, self.recovered.read_payload, started, self._standing, self._inbox, self._spawn
+        )
+        try:
             await self._gateway.settle()
+        except Refused as refused:  # the clock is behind: it is done before the first call
+            log.error("nothing is decided", extra={"why": str(refused), "hint": refused.hint})
         port = listeners[0].getsockname()[1]
         await self._open_agent_door(listeners)
         await self._open_operator_door(operator_socket, port)
-        self._outbox.resume(self.book.directives.values())
+        self._outbox.resume(self.book.directives.values(), settled.untold(self.book, clock()))
         self._spawn(self._ticks())
         self._upkeep = Upkeep.of(config, self.folder, disk, self._turn, self._journal, clock, self.keeper)
         self._upkeep.start()
@@ -239,10 +244,12 @@ class Broker:
     # --- joins ----------------------------------------------------------------------------------------------------
 
     def _durable(self, records: tuple[Record, ...]) -> None:
-        self._outbox.hear(records)
+        self._outbox.hear(records, settled.by(self.book, records))
         self._watchers.tell(records)
         changed = [r.fact.cn for r in records if isinstance(r.fact, _OF_STANDING)]
         answered = [self._gateway.whose(r.fact) for r in records if isinstance(r.fact, ANSWERS)]
+        if any(isinstance(r.fact, LeaseOpened) for r in records):
+            self._gateway.waited_s()  # from now on it waits
         for cn in [*changed, *filter(None, answered)]:
             self._inbox.wake(cn)
         for fact in (r.fact for r in records if isinstance(r.fact, AgentFrozen)):
@@ -384,9 +391,9 @@ class Broker:
                     self._journal.keep_head()
                     self._certificate.rotate(self._context, clock())
                     await self._turn.tidy(clock())
+                await self._gateway.settle()
                 await self._notes.write(clock())
                 await self._turn.take(sweep, clock())
-                await self._gateway.settle()
                 await self._gateway.lapse()
             except BrokerError:
                 continue

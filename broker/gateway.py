@@ -9,29 +9,30 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from broker.clocks import clock, steady
 from broker.config import Config
+from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Outcome, Unknown
 from broker.errors import BrokerError, Fatal, Malformed, Unavailable
 from broker.rules.authority import closing, leases, orders, passage, shown
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import ActState, Claim, RequestState
 from broker.rules.authority.judgement import Call, Unresolved
-from broker.rules.authority.passage import Claimed, Ids, Passing, Repeated
+from broker.rules.authority.passage import Claimed, Ids, LookFirst, Passing, Repeated
 from broker.rules.book import Book
 from broker.rules.decision import Decision
 from broker.turn import Turn
-from broker.wire import catalogue, own_tools, tool_results
+from broker.wire import own_tools, tool_results
 from broker.wire.act_records import ActGranted, LeaseOpened, RequestDenied, RequestEnded
 from broker.wire.caller import Caller
-from broker.wire.catalogue import PinnedTool
+from broker.wire.catalogue import Listing, PinnedTool
 from broker.wire.names import Cn, Instant
-from broker.wire.records import BrokerStarted, Fact
+from broker.wire.records import BrokerStarted, Fact, PayloadRef
 from broker.wire.strict_json import JsonObject, JsonValue
 from broker.wire.tool_results import Result
 from broker.wire.verified import Standing
@@ -54,41 +55,38 @@ class Wakes(Protocol):
 class Servers(Protocol):
     """The only way to an upstream tool. Raises NotSent, Unknown, Unavailable, Malformed."""
 
-    async def call(self, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float, /) -> Outcome: ...
-    async def definitions(self, server: str, /) -> tuple[JsonObject, ...]: ...
+    async def call(self, holder: Holder, tool: PinnedTool, arguments: bytes, timeout_s: float, /) -> Outcome: ...
+    async def look(self, holder: Holder | None, server: str, at: float, since: float, /) -> Look: ...
+    def looked(self, holder: Holder | None, server: str, /) -> Look | None: ...
     async def stop(self) -> None: ...
 
 
 class NoServers:
     """Where none is configured: what reaches one takes a second to load."""
 
-    async def call(self, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float, /) -> Outcome:
-        raise NotSent(f"no server {server} is configured")
+    async def call(self, holder: Holder, tool: PinnedTool, arguments: bytes, timeout_s: float, /) -> Outcome:
+        raise NotSent(f"no server {tool.server} is configured")
 
-    async def definitions(self, server: str, /) -> tuple[JsonObject, ...]:
+    async def look(self, holder: Holder | None, server: str, at: float, since: float, /) -> Look:
         raise Unavailable(f"no server {server} is configured")
+
+    def looked(self, holder: Holder | None, server: str, /) -> Look | None:
+        return None
 
     async def stop(self) -> None:
         return
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What a server defined when it was asked; at: by `boottime`."""
-
-    at: float
-    tools: Mapping[str, PinnedTool]
 
 
 @dataclass(slots=True)
 class Gateway:
     """servers: the only way to an upstream tool. spawn: runs a task that no caller's leaving ends.
 
-    started: the record of this life's beginning; clock: the wall clock; boottime: one that counts suspend, in seconds;
-    draw: a fresh random name.
+    read: stored bytes, by where they are; started: the record of this life's beginning; clock: the wall clock;
+    boottime: one that counts suspend, in seconds; draw: a fresh random name.
     """
 
     turn: Turn
+    read: Callable[[PayloadRef], bytes]
     started: BrokerStarted
     servers: Servers
     names: tuple[str, ...]
@@ -101,9 +99,6 @@ class Gateway:
     _settled: bool = False
     _began: dict[str, float] = field(default_factory=dict)  # by `boottime`, when a lease last waited for its first read
     _opened: dict[str, float] = field(default_factory=dict)  # by `boottime`, when a lease was first seen
-    _looks: dict[str, _Look] = field(default_factory=dict)
-    _changes: dict[str, int] = field(default_factory=dict)  # how often a server said that its tools changed
-    _looking: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     def tools(self, caller: Caller) -> list[JsonObject]:
         """The definitions that this agent sees, under their names for it. Enforcement never looks at this list."""
@@ -126,13 +121,7 @@ class Gateway:
         deadline = asyncio.get_running_loop().time() + min(wait_s, MAX_WAIT_S)
         while True:
             mark = self.wakes.mark(caller.cn)
-            await self._look(tool)
-            standing = await self.standing()
-            passing = Passing(
-                caller, Call(caller.cn, tool, arguments), call_id, self._resolved(tool), standing,
-                Ids(self.draw(), self.draw(), self.draw()), self.elapsed_s(), self.waited_s(),
-            )  # fmt: skip
-            answer = await self._apart(self._passed(caller, passing))
+            answer = await self._decided(caller, Call(caller.cn, tool, arguments), call_id)
             if not isinstance(answer, ConsentRequired):
                 return answer
             left_s = deadline - asyncio.get_running_loop().time()
@@ -187,48 +176,67 @@ class Gateway:
         ended = await self.turn.take(decide, self.clock())
         return tuple(Cn(cn) for cn in ended)
 
-    async def definitions(self, server: str) -> tuple[PinnedTool, ...]:
-        """What a server defines now, pinned; what of it is not as accepted is shut. Raises Unavailable, Malformed,
-        Refused."""
+    async def listing(self, server: str) -> Listing:
+        """What a server defines now, to a connection of the broker's own; what of it is not as accepted is shut.
+        Raises Unavailable, Malformed, Refused."""
         if server not in self.names:
             raise Malformed("server", f"no server {server} is configured; there are: {', '.join(self.names) or 'none'}")
-        before, at = self._changes.get(server, 0), self.boottime()
-        found = tuple(catalogue.pin(server, raw) for raw in await self.servers.definitions(server))
-        for name in await self.turn.take(partial(orders.see_tools, server=server, seen=found), self.clock()):
-            log.warning(
-                "a tool is not what was accepted", extra={"tool": f"{server}.{name}", "hint": "lever tools list"}
-            )
-        if self._changes.get(server, 0) == before:
-            self._looks[server] = _Look(at, {tool.name: tool for tool in found})
-        return found
+        now = self.boottime()
+        look = await self.servers.look(None, server, now, now)
+        await self._compare(server, look)
+        return look.listing
 
-    def changed(self, server: str) -> None:
-        """A server says that its tools changed: look before the next call."""
-        self._changes[server] = self._changes.get(server, 0) + 1
-        self._looks.pop(server, None)
+    async def _decided(self, caller: Caller, call: Call, call_id: str) -> Result | ConsentRequired:
+        """On what the process defines that would carry it out. For what is refused anyway none is started."""
+        answer = await self._judged(caller, call, call_id, after_look=False)
+        if isinstance(answer, LookFirst):
+            await self._look(caller, call.tool.partition(".")[0])
+            answer = await self._judged(caller, call, call_id, after_look=True)
+        assert not isinstance(answer, LookFirst)
+        return answer
 
-    async def _look(self, tool: str) -> None:
-        """What the tool's server defines, known from no longer ago than LOOK_S: not every one says when it changes."""
+    async def _judged(
+        self, caller: Caller, call: Call, call_id: str, *, after_look: bool
+    ) -> Result | ConsentRequired | LookFirst:
+        standing = await self.standing()
+        seen = self._seen(caller, call.tool)
+        resolved, looked = (seen, True) if seen else self._assumed(call.tool, after_look)
+        ids = Ids(self.draw(), self.draw(), self.draw())
+        spans = self.elapsed_s(), self.waited_s()
+        passing = Passing(caller, call, call_id, resolved, standing, ids, *spans, looked)
+        return await self._apart(self._passed(caller, passing))
+
+    def _seen(self, caller: Caller, tool: str) -> PinnedTool | Unresolved | None:
+        """The tool as this agent's own process of the server defines it; None where the last look does not count: not
+        every server says when its tools change."""
         server, _, name = tool.partition(".")
-        if self.turn.book.ledger.tool(server, name) is None:
+        look = self.servers.looked(_holder(caller), server)
+        if look is None or self.boottime() - look.at >= LOOK_S:
+            return None
+        return look.listing.tools.get(name, Unresolved.TOOL_CHANGED)
+
+    def _assumed(self, tool: str, after_look: bool) -> tuple[PinnedTool | Unresolved, bool]:
+        """Before a look: as it was accepted. After one, where the server was not to be heard: nothing."""
+        server, _, name = tool.partition(".")
+        if (accepted := self.turn.book.ledger.tool(server, name)) is None:
+            return Unresolved.UNKNOWN_TOOL, True
+        return (Unresolved.SERVER_UNAVAILABLE, True) if after_look else (accepted, False)
+
+    async def _look(self, caller: Caller, server: str) -> None:
+        now = self.boottime()
+        try:
+            look = await self.servers.look(_holder(caller), server, now, now - LOOK_S)
+        except (Unavailable, Malformed) as error:
+            log.warning("a server's tools can't be read", extra={"server": server, "why": str(error)})
             return
-        async with self._looking.setdefault(server, asyncio.Lock()):
-            look = self._looks.get(server)
-            if look and self.boottime() - look.at < LOOK_S:
-                return
-            self._looks.pop(server, None)
-            try:
-                await self.definitions(server)
-            except (Unavailable, Malformed) as error:
-                log.warning("a server's tools can't be read", extra={"server": server, "why": str(error)})
+        await self._compare(server, look)
 
-    def _resolved(self, tool: str) -> PinnedTool | Unresolved:
-        """The tool as its server defines it at this moment, or why that can't be known."""
-        server, _, name = tool.partition(".")
-        if self.turn.book.ledger.tool(server, name) is None:
-            return Unresolved.UNKNOWN_TOOL
-        look = self._looks.get(server)
-        return look.tools.get(name, Unresolved.TOOL_CHANGED) if look else Unresolved.SERVER_UNAVAILABLE
+    async def _compare(self, server: str, look: Look) -> None:
+        """Shut what is not as it was accepted. Raises Refused."""
+        seen = tuple(look.listing.tools.values())
+        for name in await self.turn.take(partial(orders.see_tools, server=server, seen=seen), self.clock()):
+            extra = {"tool": f"{server}.{name}", "hint": "lever tools list"}
+            log.warning("a tool is not what was accepted", extra=extra)
 
     async def _apart(self, work: Coroutine[Any, Any, T]) -> T:
         """In a task of the daemon's own: who asked may leave at any moment, and what was claimed still has its end."""
@@ -236,13 +244,13 @@ class Gateway:
         self.spawn(_waited(task))
         return await asyncio.shield(task)
 
-    async def _passed(self, caller: Caller, passing: Passing) -> Result | ConsentRequired:
+    async def _passed(self, caller: Caller, passing: Passing) -> Result | ConsentRequired | LookFirst:
         match await self.turn.take(partial(passage.pass_on, passing=passing), self.clock()):
             case Claimed() as claimed:
                 return await self._execute(caller, claimed)
             case Repeated(claim):
-                return _of_claim(claim)
-            case ConsentRequired() as lacking:
+                return await self._of_claim(claim)
+            case ConsentRequired() | LookFirst() as lacking:
                 return lacking
 
     async def _execute(self, caller: Caller, claimed: Claimed) -> Result:
@@ -253,10 +261,8 @@ class Gateway:
         return tool_results.of(outcome, answer)
 
     async def _sent(self, caller: Caller, claimed: Claimed) -> tuple[str, bytes]:
-        holder = Holder(caller.cn, caller.generation)
-        tool = claimed.tool
         try:
-            result = await self.servers.call(holder, tool.server, tool.name, claimed.arguments, MAX_CALL_S)
+            result = await self.servers.call(_holder(caller), claimed.tool, claimed.arguments, MAX_CALL_S)
         except NotSent as error:  # whose words may name the operator's own files
             log.warning("a call was not sent", extra={"claim": claimed.claim, "why": error.what})
             return "not_dispatched", tool_results.words("the tool's server can't be reached for now; nothing was sent")
@@ -289,9 +295,17 @@ class Gateway:
                 closed = await self.turn.take(decide_release, self.clock())
                 return tool_results.said({"account": account, "closed": closed})
             case own_tools.RequestStatus(id):
-                return await self.turn.take(lambda book, now: Decision((), self._status(caller, id)), self.clock())
+                found = await self.turn.take(lambda book, now: Decision((), self._status(caller, id)), self.clock())
+                return await self._of_claim(found) if isinstance(found, Claim) else found
 
-    def _status(self, caller: Caller, id: str) -> Result:
+    async def _of_claim(self, claim: Claim) -> Result:
+        if not claim.outcome:
+            return tool_results.refused("in_progress", "this call is running: ask again with the same call_id")
+        there = claim.answer_refs and self.turn.book.kept(claim.answer_refs)
+        answer = await asyncio.to_thread(self.read, claim.answer_refs[0]) if there else b""
+        return tool_results.of(claim.outcome, answer, anew=claim.tool_class == "read")
+
+    def _status(self, caller: Caller, id: str) -> Result | Claim:
         """How a request of this caller's stands, and what came of its act. Settled, it needs no pointer any more."""
         request = self.turn.book.ledger.requests.get(id)
         if request is None or (request.cn, request.generation) != (caller.cn, caller.generation):
@@ -301,7 +315,7 @@ class Gateway:
         act = self.turn.book.ledger.acts.get(request.answer)
         claim = self.turn.book.ledger.claims.get(act.claim) if act and act.claim else None
         if claim and claim.outcome:
-            return _of_claim(claim)
+            return claim
         if claim:
             return tool_results.status(request, "running")
         over = act is not None and act.state not in (ActState.ACTIVE, ActState.CLAIMED)
@@ -317,10 +331,8 @@ async def _waited(task: asyncio.Task[Any]) -> None:
         return
 
 
-def _of_claim(claim: Claim) -> Result:
-    if not claim.outcome:
-        return tool_results.refused("in_progress", "this call is running: ask again with the same call_id")
-    return tool_results.of(claim.outcome, claim.answer)
+def _holder(caller: Caller) -> Holder:
+    return Holder(caller.cn, caller.generation)
 
 
 def fresh_name() -> str:
@@ -336,6 +348,7 @@ def boottime() -> float:
 def gateway_of(
     config: Config,
     turn: Turn,
+    read: Callable[[PayloadRef], bytes],
     started: BrokerStarted,
     standing: Callable[[], Awaitable[Standing]],
     wakes: Wakes,
@@ -346,7 +359,7 @@ def gateway_of(
     hidden = [config.state, config.socket, config.folder / "lever.yaml"]
     hidden += [operator.allowed_signers, *([operator.signing_key] if operator.signing_key else [])] if operator else []
     gateway = Gateway(
-        turn, started, NoServers(), tuple(config.servers), clock, boottime, fresh_name, standing, wakes, spawn
+        turn, read, started, NoServers(), tuple(config.servers), clock, boottime, fresh_name, standing, wakes, spawn
     )
     if config.servers:
         from broker.effects.tool_servers.pool import ToolServers
@@ -358,6 +371,5 @@ def gateway_of(
             hidden=hidden,
             steady=steady,
             chance=random.random,
-            on_list_changed=gateway.changed,
         )
     return gateway

@@ -6,13 +6,14 @@ them all costs each command a quarter of a second (python -X importtime -c 'impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config import Config, ConfigError, ToCommand, load
 from broker.errors import Malformed, Untrusted
-from broker.wire.names import Cn, Digest, Instance, Instant
+from broker.wire import sshsig
+from broker.wire.names import Cn, Instance, Instant
 from broker.wire.records import PayloadRef, Record
 from broker.wire.strict_json import JsonValue
 
@@ -192,11 +193,23 @@ def exact_bytes(state: Path, found: Receipts, ref: PayloadRef, kept: Mapping[byt
 
 
 class Examined(NamedTuple):
-    """What came of checking a receipt. problems: what does not hold; gone: whose exact bytes are no longer there."""
+    """What came of checking a receipt. problems: what does not hold; gone: whose exact bytes are no longer there.
+
+    gestures: of each signature that it rests on, what the key says that its holder did: of good signatures alone.
+    """
 
     receipt: Receipt
     problems: tuple[str, ...]
     gone: tuple[str, ...]
+    gestures: Mapping[str, str]
+
+
+class _Checked(NamedTuple):
+    """A signature that was checked. raw: what it signs, None where bytes are gone; flaw: why it is not good."""
+
+    raw: bytes | None
+    flaw: str = ""
+    gesture: str = ""
 
 
 def examine_receipts(
@@ -207,33 +220,64 @@ def examine_receipts(
     """
     import asyncio
 
-    return asyncio.run(_examined(state, found, wanted, signers, kept))
+    signatures = {signature for receipt in wanted for _, signature, _ in _signatures(receipt)}
+    checked = asyncio.run(_all_checked(state, found, signatures, signers, kept))
+    return [_examined(receipt, checked) for receipt in wanted]
 
 
-async def _examined(
-    state: Path, found: Receipts, wanted: Sequence[Receipt], signers: Path, kept: Mapping[bytes, bytes]
-) -> list[Examined]:
+async def _all_checked(
+    state: Path, found: Receipts, signatures: Iterable[Signature], signers: Path, kept: Mapping[bytes, bytes]
+) -> dict[Signature, _Checked]:
+    """Each once, however many receipts rest on it."""
+    import asyncio
+
     from broker.journal.state import read_instance
     from broker.trust.operator import OperatorTrust
 
     trust = OperatorTrust(signers, read_instance(state))
-    known: dict[Digest, tuple[str, ...] | None] = {}
-    told = []
+
+    async def check(signature: Signature) -> tuple[Signature, _Checked]:
+        raw, armored = (exact_bytes(state, found, ref, kept) for ref in (signature.raw, signature.armored))
+        return signature, await _checked(trust, signature, raw, armored)
+
     try:
-        for receipt in wanted:
-            problems, gone = list(receipt.flaws), []
-            for name, signature, unlike in _signatures(receipt):
-                if signature.armored.digest not in known:
-                    refs = (signature.raw, signature.armored)
-                    pair = [exact_bytes(state, found, ref, kept) for ref in refs]
-                    known[signature.armored.digest] = await _flaws(trust, signature, pair, unlike)
-                flaws = known[signature.armored.digest]
-                gone += [name] if flaws is None else []
-                problems += [f"{name}: {flaw}" for flaw in flaws or ()]
-            told.append(Examined(receipt, tuple(problems), tuple(gone)))
+        return dict(await asyncio.gather(*map(check, signatures)))
     finally:
         await trust.close()
-    return told
+
+
+async def _checked(trust: OperatorTrust, signature: Signature, raw: bytes | None, armored: bytes | None) -> _Checked:
+    if raw is None or armored is None:
+        return _Checked(None)
+    try:
+        verified = await trust.verify(raw, armored, signature.namespace, signature.at)
+    except Untrusted as error:
+        return _Checked(raw, str(error))
+    if verified.fingerprint != signature.fingerprint:
+        return _Checked(raw, "another key signed than was recorded")
+    return _Checked(raw, gesture=sshsig.parse(armored).gesture)
+
+
+def _examined(receipt: Receipt, checked: Mapping[Signature, _Checked]) -> Examined:
+    problems, gone, gestures = list(receipt.flaws), [], {}
+    for name, signature, unlike in _signatures(receipt):
+        raw, flaw, gesture = checked[signature]
+        if raw is None:
+            gone.append(name)
+            gestures[name] = f"{sshsig.UNTOLD} any more: its bytes were dropped"
+        else:
+            flaws = (flaw,) if flaw else _flaws(unlike, raw)
+            problems += [f"{name}: {one}" for one in flaws]
+            gestures[name] = f"{sshsig.UNTOLD}: {flaws[0]}" if flaws else gesture
+    return Examined(receipt, tuple(problems), tuple(gone), gestures)
+
+
+def _flaws(unlike: Callable[[bytes], Sequence[str]], raw: bytes) -> Sequence[str]:
+    """In what a good signature signs."""
+    try:
+        return unlike(raw)
+    except Malformed as error:
+        return (str(error),)
 
 
 def _signatures(receipt: Receipt) -> Iterator[tuple[str, Signature, Callable[[bytes], Sequence[str]]]]:
@@ -245,25 +289,16 @@ def _signatures(receipt: Receipt) -> Iterator[tuple[str, Signature, Callable[[by
     for one in receipt.policies:
         if one.signature:
             yield f"policy {one.digest[:12]}", one.signature, _order_check(one)
+    if receipt.noted and receipt.noted_by:
+        noted = receipt.noted
+        yield "note", receipt.noted_by, lambda raw: _otherwise(receipts.notes(raw, noted), "is another note")
 
 
 def _order_check(one: Applied) -> Callable[[bytes], Sequence[str]]:
     from broker.rules.authority import receipts
 
-    return lambda raw: () if receipts.orders(raw, one) else ("what was signed puts something else in force",)
+    return lambda raw: _otherwise(receipts.orders(raw, one), "puts something else in force")
 
 
-async def _flaws(
-    trust: OperatorTrust, signature: Signature, pair: Sequence[bytes | None], unlike: Callable[[bytes], Sequence[str]]
-) -> tuple[str, ...] | None:
-    """What is wrong with a signature; None where its bytes are gone."""
-    raw, armored = pair
-    if raw is None or armored is None:
-        return None
-    try:
-        verified = await trust.verify(raw, armored, signature.namespace, signature.at)
-        said = tuple(unlike(raw))
-    except (Untrusted, Malformed) as error:
-        return (str(error),)
-    other = () if verified.fingerprint == signature.fingerprint else ("another key signed than was recorded",)
-    return (*other, *said)
+def _otherwise(fits: bool, what: str) -> Sequence[str]:
+    return () if fits else (f"what was signed {what}",)

@@ -14,6 +14,7 @@ from broker.errors import Malformed
 from broker.wire import frozen, names, strict_json, times
 from broker.wire.frozen import Frozen
 from broker.wire.names import Digest, DirectiveId, Instant
+from broker.wire.policy_terms import MAX_LEASE_OPERATIONS, MAX_LEASE_SECONDS, Account
 from broker.wire.statement import Approval, LeaseAction, Target
 from broker.wire.strict_json import JsonValue
 from lever import show
@@ -29,7 +30,8 @@ _MISSING: dict[str, Any] = {}
 class Waiting:
     """A request, read from what the broker `told`.
 
-    arguments: None once it was answered, for then the broker holds them no more.
+    arguments: None once it was answered, for then the broker holds them no more. terms: what the policy in force lets a
+    lease of its account be, None where none knows it.
     """
 
     id: DirectiveId
@@ -44,6 +46,7 @@ class Waiting:
     policies: tuple[str, ...]
     expires_at: Instant
     arguments: Frozen | None
+    terms: Account | None
     told: dict[str, Any] = field(compare=False, repr=False)
 
     @property
@@ -100,8 +103,22 @@ def _read(answer: dict[str, Any], id: DirectiveId) -> Waiting:
         _texts(answer, "policies"),
         times.parse(answer.get("expires_at"), "expires_at"),
         frozen.thaw(raw) if raw else None,
+        _terms(answer.get("terms")),
         answer,
     )
+
+
+def _terms(told: object) -> Account | None:
+    """No more than a policy may say, or it is no policy's."""
+    if told is None:
+        return None
+    terms = told if isinstance(told, dict) else _MISSING
+    sensitive, seconds, operations = (terms.get(name) for name in ("sensitive", "lease_seconds", "lease_operations"))
+    if type(sensitive) is not bool or type(seconds) is not int or type(operations) is not int:
+        raise Malformed("terms", "expected sensitive, lease_seconds and lease_operations")
+    if not (1 <= seconds <= MAX_LEASE_SECONDS and 1 <= operations <= MAX_LEASE_OPERATIONS):
+        raise Malformed("terms", f"beyond {MAX_LEASE_SECONDS} seconds or {MAX_LEASE_OPERATIONS} operations")
+    return Account(sensitive, seconds, operations)
 
 
 def _text(answer: dict[str, Any], name: str) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.wire.catalogue import PinnedTool
 
 Row = dict[str, Any]
+UNACCEPTABLE = "unacceptable"
 
 
 def name_of(row: Row) -> str:
@@ -23,9 +24,13 @@ def name_of(row: Row) -> str:
 
 
 def chosen(server: str, rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
-    """Those of these names; without names all that are not accepted as they stand. Raises CliError for unknown ones."""
+    """Those of these names; without names all that are not accepted as they stand. Raises CliError for unknown ones,
+    and for those that must not be accepted."""
     there = {name_of(row): row for row in rows if row.get("definition")}
+    wrong = {name_of(row): row.get("why") for row in rows if row.get("state") == UNACCEPTABLE}
     for name in names:
+        if name in wrong:
+            raise CliError(f"{server}.{name} must not be accepted: {wrong[name]}", exit=Exit.REFUSED)
         if name not in there:
             known = ", ".join(there) or "none"
             raise CliError(
@@ -41,12 +46,12 @@ def chosen(server: str, rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
 def pinned(server: str, rows: Sequence[Row]) -> list[PinnedTool]:
     """What is to be accepted, each fit for it. Raises CliError with a line for each that must not be."""
     from broker import offline
-    from broker.wire import catalogue
+    from broker.wire import catalogue, server_identity
 
     tools, wrong = [], []
     for row in rows:
         try:
-            tool = catalogue.pin(server, row["definition"])
+            tool = catalogue.pin(server, row["definition"], server_identity.read(rows[0].get("identity")))
             offline.check_tool(tool)
             tools.append(tool)
         except Malformed as error:
@@ -56,6 +61,12 @@ def pinned(server: str, rows: Sequence[Row]) -> list[PinnedTool]:
             wrong[0], more=wrong[1:], hint=f"name the others: lever tools accept {server} TOOL...", exit=Exit.REFUSED
         )
     return tools
+
+
+def whole(row: Row, before: str = "") -> Row:
+    """A definition and whose it is. before: `accepted_` for that which was accepted."""
+    identity, definition = row.get(f"{before}identity"), row.get(f"{before}definition")
+    return {**({"server": identity} if identity else {}), **(definition or {})}
 
 
 def told(definition: Row) -> list[str]:
@@ -73,10 +84,12 @@ def told(definition: Row) -> list[str]:
 
 def differences(row: Row) -> Iterator[str]:
     """What changed between the accepted definition and the one that the server gives now, as a diff."""
-    before, after = (row.get(name) for name in ("accepted_definition", "definition"))
-    if before == after:
+    if row.get("state") == UNACCEPTABLE:
+        yield f"must not be accepted: {row.get('why')}"
+        return
+    old, new = (told(whole(row, before)) for before in ("accepted_", ""))
+    if old == new:
         yield "as you accepted it; it was seen changed in between"
-    old, new = (told(one) if isinstance(one, dict) else [] for one in (before, after))
     for line in difflib.unified_diff(old, new, lineterm="", n=2):
         if not line.startswith(("---", "+++")):
             yield line

@@ -53,12 +53,12 @@ def _named(place: Place, agent: Cn) -> list[str]:
 
 
 def terms(layers: Sequence[Policy], account: str) -> Account | None:
-    """What a lease of this account may be, the least of all layers; None where no layer knows the account."""
+    """What a lease of this account may be, the least of all layers; None where the instance's policy knows none."""
     from broker.wire.policy_terms import Account
 
-    known = [layer.accounts[account] for layer in layers if account in layer.accounts]
-    if not known:
+    if not layers or account not in layers[0].accounts:
         return None
+    known = [layer.accounts[account] for layer in layers if account in layer.accounts]
     return Account(
         any(one.sensitive for one in known),
         min(one.lease_seconds for one in known),
@@ -75,10 +75,13 @@ def rows(place: Place, server: str | None) -> dict[str, list[dict[str, Any]]]:
 
 def catalogue(place: Place, server: str) -> Mapping[str, PinnedTool]:
     """A server's accepted tools, by their names in policies."""
-    from broker.wire import catalogue
+    from broker.wire import catalogue, server_identity
 
-    listed = rows(place, server).get(server, [])
-    pinned = [catalogue.pin(server, one["accepted_definition"]) for one in listed if one.get("accepted_definition")]
+    listed = [one for one in rows(place, server).get(server, []) if one.get("accepted_definition")]
+    pinned = [
+        catalogue.pin(server, one["accepted_definition"], server_identity.read(one.get("accepted_identity")))
+        for one in listed
+    ]
     return {tool.qualified: tool for tool in pinned}
 
 

@@ -17,6 +17,7 @@ from lever.where import Place
 
 DAY_S = 86400
 _DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?", re.ASCII)
+_CENTS = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,4}))?", re.ASCII)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -72,6 +73,14 @@ def _instant(text: str) -> Instant:
     return times.parse(text, "time")
 
 
+def _cents(text: str) -> int:
+    """As 1/10,000 of a cent: a sum in decimal digits is never a fraction of one in binary."""
+    found = _CENTS.fullmatch(text)
+    if not found:
+        raise Malformed("cents", "expected an amount like 2 or 0.0375")
+    return int(found[1]) * 10_000 + int((found[2] or "").ljust(4, "0"))
+
+
 def _generation(text: str) -> Generation:
     return names.generation(int(text) if text.isascii() and text.isdigit() else 0)
 
@@ -84,6 +93,7 @@ INSTANCE = _Word("name", _instance)
 DURATION = _Word("duration", _duration_s)
 INSTANT = _Word("time", _instant)
 GENERATION = _Word("number", _generation)
+CENTS = _Word("amount", _cents)
 PATH = click.Path(path_type=Path)
 _INSTANCE = click.option("--instance", type=INSTANCE, metavar="NAME", help="The instance, if no configuration says it.")
 

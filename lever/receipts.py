@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from broker.wire.act_records import CallEnded
 from broker.wire.records import PayloadRef, Record
+from broker.wire.sshsig import UNTOLD
 from broker.wire.times import show as shown
 
 if TYPE_CHECKING:
     from broker.offline import Receipt
 
 BytesOf = Callable[[PayloadRef], "bytes | None"]
+Gestures = Mapping[str, str]  # by what was signed: `act`, `lease`, `policy 0123456789ab`, `note`
 HEADERS = ("CLAIM", "AT", "AGENT", "TOOL", "CONSENT", "OUTCOME")
 DROPPED = "bytes dropped"
 _ARMORED = ("args", "statement", "signature")
@@ -25,9 +28,15 @@ def row(receipt: Receipt) -> tuple[str, ...]:
     return (claim.claim, shown(receipt.claimed.at), whose, claim.tool, receipt.consent[0], _outcome(receipt))
 
 
+def gesture(receipt: Receipt, gestures: Gestures) -> str:
+    """A further cell, without the reason."""
+    return gestures.get(receipt.consent[0], UNTOLD if receipt.signature else "-").partition(":")[0]
+
+
 def data(receipt: Receipt, bytes_of: BytesOf) -> dict[str, Any]:
     """All of it. Exact bytes as base64, and null once they were dropped; times as RFC 3339, digests in hex."""
     claim, ended = receipt.claim, receipt.ended
+    of_answer = ended.fact if ended and isinstance(ended.fact, CallEnded) else None
     return {
         "claim": claim.claim,
         "record": receipt.claimed.seq,
@@ -53,7 +62,8 @@ def data(receipt: Receipt, bytes_of: BytesOf) -> dict[str, Any]:
         "consent": _consent(receipt, bytes_of),
         "outcome": _outcome(receipt),
         "ended_at": shown(ended.at) if ended else None,
-        "answer_digest": ended.payloads[0].digest.hex() if ended and ended.payloads else None,
+        "answer_digest": of_answer.answer_digest.hex() if of_answer else None,
+        "answer_bytes": of_answer.answer_bytes if of_answer else None,
         "note": _note(receipt, bytes_of),
     }
 
@@ -85,9 +95,9 @@ def _note(receipt: Receipt, bytes_of: BytesOf) -> dict[str, Any] | None:
 
 
 def facts(told: dict[str, Any]) -> dict[str, str]:
-    """The same in words, but for what others wrote: `lines` has that."""
+    """The same and its gestures in words, but for what others wrote: `lines` has that."""
     consent, note = told["consent"], told["note"] or {}
-    agent = told["agent"]
+    agent, gestures = told["agent"], told["gestures"]
     return {
         "claim": told["claim"],
         "begun": told["at"],
@@ -97,16 +107,20 @@ def facts(told: dict[str, Any]) -> dict[str, str]:
         "asked": consent.get("asked_at") or "",
         "allowed": consent.get("granted_at") or "",
         "by key": consent.get("fingerprint") or "",
+        "gesture": gestures.get(consent["kind"], UNTOLD) if "id" in consent else "",
         "signed bytes": _kept(consent, "statement") if "id" in consent else "",
-        "policy": ", ".join(
-            f"{one['digest'][:12]} of {one['scope']}, by {one['fingerprint']}" for one in told["policies"]
-        ),
+        "policy": ", ".join(_policy(one, gestures) for one in told["policies"]),
         "arguments": _kept(told, "args"),
         "outcome": told["outcome"],
         "ended": told["ended_at"] or "",
-        "answer": f"SHA-256 {told['answer_digest']}" if told["answer_digest"] else "",
-        "noted": f"{note['at']}, by {note['fingerprint']}" if note else "",
+        "answer": f"{told['answer_bytes']} bytes, SHA-256 {told['answer_digest']}" if told["answer_bytes"] else "",
+        "noted": f"{note['at']}, by {note['fingerprint']} ({gestures.get('note', UNTOLD)})" if note else "",
     }
+
+
+def _policy(told: dict[str, Any], gestures: Gestures) -> str:
+    name = told["digest"][:12]
+    return f"{name} of {told['scope']}, by {told['fingerprint']} ({gestures.get(f'policy {name}', UNTOLD)})"
 
 
 def _kept(told: dict[str, Any], name: str) -> str:
@@ -124,8 +138,14 @@ def bytes_in(told: dict[str, Any]) -> Iterator[bytes]:
 
 
 def differences(told: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """Where a receipt in a file is not what the journal says."""
-    return [name for name in sorted({*told, *found}) if told.get(name) != found.get(name)]
+    """Where a receipt in a file is not what the journal says. A gesture that either can't tell is no difference."""
+    names = [name for name in sorted({*told, *found} - {"gestures"}) if told.get(name) != found.get(name)]
+    said, known = told.get("gestures", {}), found["gestures"]
+    alike = isinstance(said, dict) and all(
+        value == known.get(name) or any(str(one).startswith(UNTOLD) for one in (value, known.get(name)))
+        for name, value in said.items()
+    )
+    return names if alike else [*names, "gesture"]
 
 
 def _outcome(receipt: Receipt) -> str:

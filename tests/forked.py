@@ -7,17 +7,20 @@ for real.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-_SERVER = Path(__file__).with_name("fork_server.py")
+from tests.asking import ask
+
+LISTENS_AT = "LEVER_TESTS_FORK_SERVER"
+_SERVER, _ASKING = (Path(__file__).with_name(name) for name in ("fork_server.py", "asking.py"))
 _AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 
 
@@ -60,44 +63,56 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def forkable(env: dict[str, str]) -> bool:
-    """Whether nothing is in this environment that only a new interpreter heeds."""
-    return all(env.get(name) == os.environ.get(name) for name in {*env, *os.environ} if name.startswith(_AT_START))
+def forkable(env: dict[str, str], under: Mapping[str, str] = os.environ) -> bool:
+    """Whether nothing is in this environment that only a new interpreter heeds. under: the fork server's own."""
+    return all(env.get(name) == under.get(name) for name in {*env, *under} if name.startswith(_AT_START))
 
 
 class ForkServer:
-    """Starts `lever` processes. It starts with the first of them, and ends with the one that made it."""
+    """Starts `lever` processes. It starts with the first of them, and ends with the one that made it.
 
-    def __init__(self) -> None:
-        self._control, self._theirs = socket.socketpair()
+    Where the environment names one that listens already, it is that one, and somebody else's to end.
+    loaded: what is in the environment of a server whose processes are under a library of the tests.
+    """
+
+    def __init__(self, loaded: Mapping[str, str] | None = None) -> None:
+        self._ours, self._theirs = socket.socketpair()
         self._process: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="fork-")
+        self.environment = {**os.environ, **(loaded or {})}
+        self._path = "" if loaded else os.environ.get(LISTENS_AT, "")
 
     def close(self) -> None:
         self._theirs.close()
-        self._control.close()
+        self._ours.close()
         if self._process:
             self._process.wait(timeout=30)
+        self._folder.cleanup()
 
     def _begin(self) -> None:
-        fd = self._theirs.fileno()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_SERVER), str(fd)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[fd],
-        )  # fmt: skip
+        self._path = f"{self._folder.name}/socket"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self._path)
+            listener.listen(128)
+            fds = [self._theirs.fileno(), listener.fileno()]
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(_SERVER), *map(str, fds)],
+                env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=fds,
+            )  # fmt: skip
         self._theirs.close()
 
+    @property
+    def path(self) -> str:
+        """Where it listens."""
+        if not self._path:
+            self._begin()
+        return self._path
+
     def start(
-        self, argv: list[str], stdio: list[int], *, cwd: Path | None = None, env: dict[str, str], uid: int | None = None
+        self, argv: list[str], stdio: list[int], *, cwd: Path | None = None, env: dict[str, str], **how: Any
     ) -> Forked:
         """argv: `lever` and its words; stdio: the descriptors to be its input, output and errors."""
-        if self._process is None:
-            self._begin()
-        reply, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self._control, [b"\n"], [theirs.fileno(), *stdio])
-        job = {"argv": argv, "cwd": str(cwd or Path.cwd()), "env": env, "uid": uid}
-        reply.sendall(json.dumps(job).encode() + b"\n")
-        return Forked(argv, reply)
+        return Forked(argv, ask(self.path, argv, stdio, cwd=str(cwd or Path.cwd()), env=env, **how))
 
     def run(
         self, argv: list[str], *, input: str = "", timeout: float = 60, **where: Any
@@ -112,6 +127,10 @@ class ForkServer:
             finally:
                 process.kill()
             return subprocess.CompletedProcess(argv, status, _text(out), _text(err))
+
+    def argv(self, *words: str) -> list[str]:
+        """The same process as a program to be started by its name."""
+        return [sys.executable, "-IS", str(_ASKING), self.path, *words]
 
 
 def _text(file: IO[bytes]) -> str:

@@ -77,6 +77,7 @@ class Rig:
     """One instance. `start`, `kill` and `stop` may be called again and again; state stays in the folder.
 
     server: forks its processes, unless they need a wrapper or an environment that only a new interpreter heeds.
+    clocked: forks its daemon, if that follows another clock.
     """
 
     server: ClassVar[ForkServer | None] = None
@@ -85,6 +86,7 @@ class Rig:
     name: str = "demo"
     tools: str = "tools: {files: [read_file, write_file]}"
     limits: str = "limits: {consume_per_minute: 100000, enrol_per_minute: 100000, renew_per_hour: 100000}"
+    clocked: ForkServer | None = None
     daemon: subprocess.Popen[bytes] | Forked | None = None
     log: list[str] = field(default_factory=list)
     agents: list[Agent] = field(default_factory=list)
@@ -166,9 +168,10 @@ class Rig:
         self, argv: list[str], stderr: int, wrapper: tuple[str, ...], env: dict[str, str], uid: int | None
     ) -> subprocess.Popen[bytes] | Forked:
         environment = {**os.environ, **env}
-        if self.server and not wrapper and forkable(environment):
+        server = self.clocked or self.server
+        if server and not wrapper and forkable(environment, server.environment):
             with Path(os.devnull).open("r+b", buffering=0) as nothing:
-                return self.server.start(argv, [nothing.fileno(), nothing.fileno(), stderr], env=environment, uid=uid)
+                return server.start(argv, [nothing.fileno(), nothing.fileno(), stderr], env=environment, uid=uid)
         return subprocess.Popen(
             [*wrapper, sys.executable, *argv],
             stderr=stderr, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment,

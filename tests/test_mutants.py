@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.rig import Rig
 
 ROOT = Path(__file__).parent.parent
 DIRECTIVES, RESTART = "tests/e2e/test_directives.py", "tests/e2e/test_restart.py"
@@ -286,7 +286,7 @@ MUTANTS = [
     ),
     Mutant(
         "P23", "an unsettled act is run again", "broker/rules/authority/closing.py",
-        'CallEnded(claim, "outcome_unknown")', 'CallEnded(claim, "not_dispatched")',
+        'CallEnded(claim, "outcome_unknown",', 'CallEnded(claim, "not_dispatched",',
         f"{CELLS}::test_an_act_in_each_situation",
     ),
     Mutant(
@@ -336,8 +336,11 @@ def test_without_the_defence_its_test_fails(mutant: Mutant, tmp_path: Path) -> N
     for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
         compiled.unlink()
     plugins = ("-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider")
-    argv = [sys.executable, "-m", "pytest", "-v", "-x", *plugins, mutant.test]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert Rig.server
+    done = Rig.server.run(
+        ["pytest", "-v", "-x", *plugins, mutant.test],
+        cwd=tmp_path, env=environment, module="tests.in_copy", timeout=120,
+    )  # fmt: skip
     assert done.returncode == 1, f"survived, or never ran (status {done.returncode}):\n{done.stdout[-2000:]}"
     assert "1 failed" in done.stdout

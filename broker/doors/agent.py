@@ -18,6 +18,7 @@ from broker.turn import Turn
 from broker.wire import answers, bodies, times
 from broker.wire.caller import Caller
 from broker.wire.names import Cn, Digest, Instant
+from broker.wire.pointer import About
 from broker.wire.verified import Standing
 
 log = logging.getLogger("lever.agents")
@@ -169,15 +170,21 @@ class AgentDoor:
         decide = partial(rules.report, caller=caller, raw_id=id, outcome=outcome, note=note)
         return answers.reported(id, await self.turn.take(decide, self.clock()))
 
-    async def waiting(self, request: Request, caller: Caller, wait_s: float, after: Instant) -> bytes:
-        """The pointers that wait, or that come within so long, while the caller is there. Raises Refused."""
+    async def waiting(
+        self, request: Request, caller: Caller, wait_s: float, after: Instant, requests: bool = False
+    ) -> bytes:
+        """The pointers that wait, or that come within so long, while the caller is there. Raises Refused.
+
+        requests: does one of a settled request end the wait?
+        """
         decide = partial(rules.inbox, caller=caller, after=after)
         mark = self.inbox.mark(caller.cn)
         found = await self.turn.take(decide, self.clock())
-        if not found and wait_s:
+        if wait_s and not any(requests or pointer.about is About.DIRECTIVE for pointer in found):
             await request.wait(self.inbox.wait(caller.cn, wait_s, mark))
             found = await self.turn.take(decide, self.clock())
-        return answers.pointers([(pointer.id, pointer.notified_at) for pointer in found])
+        told = {about: [(one.id, one.notified_at) for one in found if one.about is about] for about in About}
+        return answers.pointers(told[About.DIRECTIVE], told[About.REQUEST])
 
     async def caller(self, request: Request, op: str) -> Caller:
         """Who calls, by the certificate of this connection, judged anew for each request. Raises Refused."""
@@ -265,9 +272,9 @@ _REASONED = {
 }
 
 
-def _inbox_query(request: Request) -> tuple[float, Instant]:
-    """`wait` in whole seconds, `after` as a time; both may be missing. Raises Malformed."""
-    wait, after = request.query.get("wait", "0"), request.query.get("after")
+def _inbox_query(request: Request) -> tuple[float, Instant, bool]:
+    """`wait` in whole seconds, `after` as a time, `requests` if it is 1; all may be missing. Raises Malformed."""
+    wait, after, requests = request.query.get("wait", "0"), request.query.get("after"), request.query.get("requests")
     if not wait.isascii() or not wait.isdigit() or len(wait) > 3:
         raise Malformed("wait", "expected whole seconds, 30 at most")
-    return min(float(wait), MAX_WAIT_S), times.parse(after, "after") if after else Instant(0)
+    return min(float(wait), MAX_WAIT_S), times.parse(after, "after") if after else Instant(0), requests == "1"

@@ -16,7 +16,7 @@ from broker.rules.authority import consent, orders, rows
 from broker.rules.book import Book
 from broker.rules.decision import Decision
 from broker.wire import bodies, names, policy
-from broker.wire.catalogue import PinnedTool, server_name
+from broker.wire.catalogue import Listing, server_name
 from broker.wire.names import Instant
 
 MAX_ATTACHED_BYTES = 2 * 1024 * 1024
@@ -29,7 +29,7 @@ class Servers(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]: ...
-    async def definitions(self, server: str) -> tuple[PinnedTool, ...]: ...
+    async def listing(self, server: str) -> Listing: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,12 @@ class AuthorityRoutes:
         wanted = (server_name(params["server"], "params.server"),) if "server" in params else self.servers.names
         if "server" in params:
             return answer(
-                200, {"servers": {wanted[0]: rows.tools(book, wanted[0], await self.servers.definitions(wanted[0]))}}
+                200, {"servers": {wanted[0]: rows.tools(book, wanted[0], await self.servers.listing(wanted[0]))}}
             )
         found = {}
         for server in wanted:
             try:
-                found[server] = rows.tools(book, server, await self.servers.definitions(server))
+                found[server] = rows.tools(book, server, await self.servers.listing(server))
             except (Unavailable, Malformed):  # one that is down hides none of the others
                 found[server] = rows.tools(book, server, None)
         return answer(200, {"servers": found})
@@ -130,7 +130,7 @@ class AuthorityRoutes:
         found = self.desk.turn.book.ledger.requests.get(id)
         if found is None:
             return problem(409, f"there is no request {id}", Reason.UNKNOWN_REQUEST, "lever request list")
-        row = rows.request(found, self.desk.turn.now(self.desk.clock()))
+        row = rows.asked(self.desk.turn.book, found, self.desk.turn.now(self.desk.clock()))
         return answer(200, row | {"args": base64.b64encode(found.args).decode()})
 
     async def _request_list(self, order: admin.Order, attached: bytes) -> Response:
@@ -190,13 +190,15 @@ class AuthorityRoutes:
         figures = bodies.usage_body(request.body)
         decide = partial(
             orders.report_usage,
-            request=asked(request, "usage", figures.run),
+            request=asked(request, "usage", figures.run or figures.agent),
             run=figures.run,
+            agent=figures.agent,
             input_tokens=figures.input_tokens,
             output_tokens=figures.output_tokens,
             cost_micro=figures.cost_micro,
         )
-        return answer(200, {"added": await self._take(decide)})
+        run = await self._take(decide)
+        return answer(200, {"added": bool(run), "run": run or None})
 
 
 def _size(op: str) -> int:

@@ -12,6 +12,7 @@ from broker.effects.commands import Command
 from broker.errors import Malformed, Unavailable
 from broker.wire import names, pointer
 from broker.wire.names import Cn, DirectiveId
+from broker.wire.pointer import About
 
 _PLACEHOLDER = re.compile(r"\{(agent|id|text)\}")
 
@@ -23,7 +24,7 @@ class Channel(Protocol):
     def name(self) -> str:
         """What the journal calls it."""
 
-    async def deliver(self, cn: Cn, id: DirectiveId) -> None:
+    async def deliver(self, cn: Cn, id: DirectiveId, about: About = About.DIRECTIVE) -> None:
         """Tell the agent. Returns when that is done; raises Unavailable, with words for the log, when it is not."""
 
 
@@ -37,7 +38,7 @@ class InboxChannel:
         self._wakes: dict[Cn, int] = {}
         self._closed = False
 
-    async def deliver(self, cn: Cn, id: DirectiveId) -> None:
+    async def deliver(self, cn: Cn, id: DirectiveId, about: About = About.DIRECTIVE) -> None:
         """Wake the long polls of this agent."""
         self.wake(cn)
 
@@ -89,15 +90,17 @@ class CommandChannel:
         self._folder = folder
         self._environment = dict(environment)
 
-    async def deliver(self, cn: Cn, id: DirectiveId) -> None:
+    async def deliver(self, cn: Cn, id: DirectiveId, about: About = About.DIRECTIVE) -> None:
         """Run the command once."""
-        command = Command(self._words(cn, id), self._timeout_s, folder=self._folder, environment=self._environment)
+        command = Command(
+            self._words(cn, id, about), self._timeout_s, folder=self._folder, environment=self._environment
+        )
         await command.run()
 
-    def _words(self, cn: Cn, id: DirectiveId) -> list[str]:
+    def _words(self, cn: Cn, id: DirectiveId, about: About) -> list[str]:
         """The command's words with the placeholders filled in, one word each, whatever is filled in."""
         try:
-            values = {"agent": names.cn(cn), "id": names.directive_id(id), "text": pointer.sentence(id)}
+            values = {"agent": names.cn(cn), "id": names.directive_id(id), "text": pointer.sentence(id, about)}
         except Malformed as error:
             raise Unavailable(f"not told: {error}") from error
         words = [_PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in self._argv]

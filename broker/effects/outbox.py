@@ -1,5 +1,6 @@
-"""The outbox: every admitted directive's pointer, told to its agent, again and again until it worked or the directive
-has ended. It acts on durable records alone, so what it has in hand can be rebuilt from the journal at any time."""
+"""The outbox: the pointer of every admitted directive and settled request, told to its agent, again and again until it
+worked or is of no more use. It acts on durable records alone, so what it has in hand can be rebuilt from the journal at
+any time."""
 
 from __future__ import annotations
 
@@ -8,22 +9,27 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from broker.effects.channels import Channel
 from broker.effects.schedule import Scheduler, Timer
 from broker.errors import BrokerError, Fatal, Refused, Unavailable
 from broker.rules import backoff
+from broker.rules.authority.settled import Due
 from broker.rules.book import Book
 from broker.rules.decision import Decision
 from broker.rules.entries import Directive
 from broker.rules.rates import Bucket, TokenBucket, full
+from broker.wire.act_records import StopLifted
 from broker.wire.names import Cn, DirectiveId, Instant
+from broker.wire.pointer import About
 from broker.wire.records import AgentResumed, DirectiveAdmitted, Draft, PointerDelivered, PointerFailed, Record
 from broker.wire.times import SECOND
 
 LOOK_AGAIN_S = 60
+MOST_REQUESTS = 8
+"""Of one agent's requests so many pointers wait; of more the newest: they keep no directive's pointer back for long."""
 _REMEMBERED = 4096
 log = logging.getLogger("lever.outbox")
 
@@ -38,8 +44,8 @@ class Take(Protocol):
 class Ways:
     """What the outbox is joined to.
 
-    channels: how an agent is told; every one of them has to take a pointer. still_open(id, now): is this directive to
-    be told at this moment? paused(cn): are this agent's pointers to wait? Both pure, from the book. take: a turn.
+    channels: how an agent is told; every one of them has to take a pointer. still_open(id, now): is this id to be told
+    at this moment? paused(cn): are this agent's pointers to wait? Both pure, from the book. take: a turn.
     chance: random, from 0 up to 1.
     """
 
@@ -57,6 +63,7 @@ class _Pointer:
 
     due_at: Instant
     number: int
+    about: About = field(compare=False)
     id: DirectiveId = field(compare=False)
     attempts: int = field(compare=False)
     to_tell: Sequence[Channel] | None = field(compare=False, default=None)
@@ -89,22 +96,29 @@ class Outbox:
         self._asking: dict[DirectiveId, list[asyncio.Future[bool]]] = {}
         self._stopped = False
 
-    def hear(self, records: Iterable[Record]) -> None:
-        """Take up what became durable: the journal calls this."""
+    def hear(self, records: Iterable[Record], settled: Iterable[Due] = ()) -> None:
+        """Take up what became durable: the journal calls this. settled: the requests that it settles."""
         for record in records:
             fact = record.fact
             if isinstance(fact, DirectiveAdmitted):
-                self._add(fact.id, fact.cn, fact.not_before_at, 0)
+                self._add(About.DIRECTIVE, fact.id, fact.cn, fact.not_before_at, 0)
             elif isinstance(fact, AgentResumed) and (lane := self._lanes.get(fact.cn)):
                 self._advance(lane)
+            elif isinstance(fact, StopLifted):
+                for held in list(self._lanes.values()):
+                    self._advance(held)
+        for request in settled:
+            self._add(About.REQUEST, *request)
 
-    def resume(self, directives: Iterable[Directive]) -> None:
-        """Take up, after a start, what the book knows as active and not delivered."""
+    def resume(self, directives: Iterable[Directive], settled: Iterable[Due] = ()) -> None:
+        """Take up, after a start, what the book knows as active, or as settled, and not delivered."""
         for directive in directives:
             told = directive.pointer
             if not told.delivered_at:
                 due_at = max(directive.not_before_at, told.next_at)
-                self._add(directive.id, directive.cn, due_at, told.attempts)
+                self._add(About.DIRECTIVE, directive.id, directive.cn, due_at, told.attempts)
+        for request in settled:
+            self._add(About.REQUEST, *request)
 
     async def first_attempt(self, id: DirectiveId, timeout_s: float) -> bool:
         """Did the first attempt to tell this id work? False also when there was none within timeout_s."""
@@ -137,13 +151,23 @@ class Outbox:
         for id in list(self._asking):
             self._answer(id, False)
 
-    def _add(self, id: DirectiveId, cn: Cn, due_at: Instant, attempts: int) -> None:
+    def _add(self, about: About, id: DirectiveId, cn: Cn, due_at: Instant, attempts: int) -> None:
         if self._stopped or id in self._held:
             return
         self._held.add(id)
         lane = self._lanes.setdefault(cn, _Lane(cn))
-        self._push(lane, _Pointer(due_at, 0, id, attempts))
+        self._push(lane, _Pointer(due_at, 0, about, id, attempts))
+        self._thin_out(lane)
         self._advance(lane)
+
+    def _thin_out(self, lane: _Lane) -> None:
+        """Let go of the oldest of too many requests; the inbox names them all."""
+        requests = [pointer for pointer in lane.waiting if pointer.about is About.REQUEST]
+        if len(requests) > MOST_REQUESTS:
+            oldest = min(requests, key=lambda pointer: pointer.number)
+            lane.waiting.remove(oldest)
+            heapify(lane.waiting)
+            self._drop(oldest.id)
 
     def _push(self, lane: _Lane, pointer: _Pointer) -> None:
         self._number += 1
@@ -183,11 +207,11 @@ class Outbox:
         lane.timer = self._ways.scheduler.call_at(soon, lambda: self._advance(lane))
 
     def _drop_ended(self, lane: _Lane, now: Instant) -> None:
-        """What is due and no longer open has ended: consumed, revoked, invalidated, expired."""
+        """What is due and no longer open: a directive that has ended, a request whose agent knows how it stands."""
         while lane.waiting and lane.waiting[0].due_at <= now and not self._ways.still_open(lane.waiting[0].id, now):
             pointer = heappop(lane.waiting)
             words = {"id": pointer.id, "agent": lane.cn, "attempts": pointer.attempts}
-            log.info("the directive ended before every channel had taken its pointer", extra=words)
+            log.info("of no more use before every channel had taken the pointer", extra=words)
             self._drop(pointer.id)
 
     def _drop(self, id: DirectiveId) -> None:
@@ -217,7 +241,7 @@ class Outbox:
         """One attempt: every channel that has not taken the pointer yet, then what came of it as records."""
         attempt = pointer.attempts + 1
         channels = self._ways.channels(lane.cn) if pointer.to_tell is None else pointer.to_tell
-        tried = [(channel, await self._try(channel, lane.cn, pointer.id)) for channel in channels]
+        tried = [(channel, await self._try(channel, lane.cn, pointer)) for channel in channels]
         failed = [channel for channel, why in tried if why]
         chance = self._ways.chance()
         results = [(channel.name, why) for channel, why in tried]
@@ -239,15 +263,15 @@ class Outbox:
         else:
             self._held.discard(pointer.id)
 
-    async def _try(self, channel: Channel, cn: Cn, id: DirectiveId) -> str:
+    async def _try(self, channel: Channel, cn: Cn, pointer: _Pointer) -> str:
         """Why it did not work; empty when it did."""
-        words = {"id": id, "agent": cn, "channel": channel.name}
+        words = {"id": pointer.id, "agent": cn, "channel": channel.name}
         try:
-            await channel.deliver(cn, id)
+            await channel.deliver(cn, pointer.id, pointer.about)
         except Unavailable as error:
             log.warning("pointer not delivered", extra=words | {"why": error.what})
             return error.what
-        except Exception as error:  # a fault of the channel must not cost the directive its pointer
+        except Exception as error:  # a fault of the channel must not cost anybody the pointer
             log.exception("pointer not delivered", extra=words)
             return str(error) if isinstance(error, BrokerError) else f"internal error: {type(error).__name__}"
         log.info("pointer delivered", extra=words)

@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from broker.errors import Reason
 from broker.rules.admit import Flaw
+from broker.rules.authority import spans
 from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
 from broker.rules.entries import Enrolment
@@ -131,16 +132,21 @@ def revoke_agent(book: Book, now: Instant, *, order: Order, cn: Cn) -> Decision[
     alive = agent is not None and agent.state is not Enrolment.REVOKED
     if not alive and not any(t.cn == cn and not t.answer for t in book.tickets.values()):
         return Decision((order.accepted,), False)
-    return Decision((order.accepted, Draft(AgentRevoked(cn, order.verified.fingerprint))), True)
+    closed = spans.all_closed(book.ledger.leases.values(), cn, "revoked", now)
+    return Decision((order.accepted, *closed, Draft(AgentRevoked(cn, order.verified.fingerprint))), True)
 
 
 def pause(book: Book, now: Instant, *, order: Order, cn: Cn) -> Decision[bool]:
-    """Bar an agent, and whoever enrols under its name, until it is resumed; False where there is none to pause."""
+    """Bar an agent, and whoever enrols under its name, until it is resumed; False where there is none to pause.
+
+    What waits for it stays open; a lease was for `now`, and that is over.
+    """
     if flaw := flaw_of(book, now, order, book.instance):
         return order.request.refuse(*flaw)
     if cn not in book.agents or cn in book.paused:
         return Decision((order.accepted,), False)
-    return Decision((order.accepted, Draft(AgentPaused(cn, order.verified.fingerprint))), True)
+    closed = spans.all_closed(book.ledger.leases.values(), cn, "paused", now)
+    return Decision((order.accepted, *closed, Draft(AgentPaused(cn, order.verified.fingerprint))), True)
 
 
 def resume(book: Book, now: Instant, *, order: Order, cn: Cn) -> Decision[bool]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.errors import Reason
-from broker.rules.authority.judgement import Deny
-from broker.rules.authority.signed_call import signed_call
+from broker.rules.authority.judgement import Deny, Judgement
+from broker.rules.authority.signed_call import freeze_call, signed_call
 from broker.rules.book import LEEWAY_S, Book
 from broker.rules.decision import Decision, Request
 from broker.rules.entries import Enrolment
@@ -45,8 +45,10 @@ def admit(
     """Store the statement as an active directive, or refuse and say why."""
     if flaw := flaws_of(book, now, statement, terms):
         return request.refuse(*flaw)
-    action = statement.action
-    if denied := _denied(book, statement):
+    if statement.directive_id in book.ledger.requests:  # two pointers of one id could not be told apart
+        return request.refuse(Reason.ID_SEEN, "this is the id of an agent's request", "sign it anew with another id")
+    action, judgement = statement.action, signed_call(book, statement)
+    if judgement and (denied := _denied(judgement, statement)):
         return request.refuse(*denied)
     tool, op = (action.tool, action.op) if isinstance(action, BoundAction) else ("", "")
     fact = DirectiveAdmitted(
@@ -64,14 +66,15 @@ def admit(
         signer_digest=verified.signer_digest,
         allowed_digest=verified.allowed_digest,
     )
+    is_call = action.kind == "tool_call"  # an approval that answers no request allows nothing
+    frozen = (Draft(freeze_call(book, statement, judgement)),) if judgement and is_call else ()
     answer = Admitted(statement.directive_id, statement.not_before > now)
-    return Decision((Draft(fact, (verified.raw, verified.signature)),), answer)
+    return Decision((Draft(fact, (verified.raw, verified.signature)), *frozen), answer)
 
 
-def _denied(book: Book, statement: Statement) -> Flaw | None:
+def _denied(judgement: Judgement, statement: Statement) -> Flaw | None:
     """A call that the policy denies to its target is refused here: a signature never makes it callable."""
-    judgement = signed_call(book, statement)
-    if judgement is None or not isinstance(judgement.decision, Deny):
+    if not isinstance(judgement.decision, Deny):
         return None
     deny, cn = judgement.decision, statement.target.cn
     return Reason(deny.code), f"{cn} could not make this call: {deny.reason}", f"lever policy explain {cn}"

@@ -11,6 +11,7 @@ from broker.rules.authority.ledger import Ledger
 from broker.rules.entries import Agent, Directive, Enrolment, PointerState, Renewal, Repeat, Report, Ticket, Tombstone
 from broker.rules.lifecycle import Event, State, after
 from broker.wire import records as r
+from broker.wire.act_records import CallFrozen
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
 from broker.wire.times import SECOND
 
@@ -72,6 +73,7 @@ class Book:
         self.payloads_until: dict[int, Instant] = {}  # by payload segment: when the last thing in it ends
         self.payloads_dropped = 0
         self.last_seen: dict[Cn, Instant] = {}  # told by the door, not by the journal: shown, never decided on
+        self.looked_at: set[str] = set()  # told by the gateway: settled requests that their agents know to be so
         self._by_minute: dict[int, list[DirectiveId]] = {}  # of expiry; lists by the minute cost 8 bytes an id
         self._by_hour: dict[int, list[DirectiveId]] = {}  # of a tombstone's end
         self._words: dict[str, str] = {}
@@ -86,6 +88,8 @@ class Book:
         match record.fact:
             case r.DirectiveAdmitted() as fact:
                 self._admit(fact, record, payloads or (b"", b""))
+            case CallFrozen() as fact:
+                self.directives[fact.id].frozen = fact
             case r.DirectiveConsumed() as fact:
                 self._consume(fact, record.at)
             case r.DirectiveReported() as fact:
@@ -141,10 +145,10 @@ class Book:
             directive.statement, directive.signature = (read(ref) for ref in directive.refs)
         # Where payloads were dropped by a clock that was set back since, words and lost answers are gone with them.
         for report in self.reports.values():
-            report.note = read(report.refs[0]).decode() if self._kept(report.refs) else ""
+            report.note = read(report.refs[0]).decode() if self.kept(report.refs) else ""
         for renewal in self._renewals():
-            renewal.certificate = read(renewal.refs[0]) if self._kept(renewal.refs) else b""
-        self.ledger.fill(read, self._kept)
+            renewal.certificate = read(renewal.refs[0]) if self.kept(renewal.refs) else b""
+        self.ledger.fill(read, self.kept)
 
     def forget(self, now: Instant, seq: int) -> None:
         """Once a minute, drop from memory what no decision can need any more. The journal keeps all of it.
@@ -170,6 +174,7 @@ class Book:
         self._drop_repeats([id for id, repeat in self.repeats.items() if repeat.until_at <= now])
         _drop(self.tickets, lambda ticket: max(ticket.expires_at, ticket.answer_until_at) <= now)
         self.ledger.forget(now)
+        self.looked_at &= self.ledger.requests.keys()
         for agent in self.agents.values():
             _drop(agent.lineage, lambda renewal: renewal.until_at <= now)
 
@@ -194,7 +199,8 @@ class Book:
         """The active directives of one agent, in the order of admission."""
         return (self.directives[id] for id in self.by_agent.get(cn, ()))
 
-    def _kept(self, refs: tuple[r.PayloadRef, ...]) -> bool:
+    def kept(self, refs: tuple[r.PayloadRef, ...]) -> bool:
+        """Are these payloads still there?"""
         return all(ref.segment > self.payloads_dropped for ref in refs)
 
     def _needs(self, record: r.Record) -> None:
@@ -332,9 +338,9 @@ class Book:
         self._drop_repeats([id for id, repeat in self.repeats.items() if repeat.directive.cn == cn])
 
     def _pointed(self, fact: r.PointerDelivered, at: Instant) -> None:
-        if directive := self.directives.get(fact.id):
-            directive.pointer = PointerState(fact.attempt, fact.channel, at)
+        if told := self.directives.get(fact.id) or self.ledger.requests.get(fact.id):
+            told.pointer = PointerState(fact.attempt, fact.channel, at)
 
     def _not_pointed(self, fact: r.PointerFailed) -> None:
-        if directive := self.directives.get(fact.id):
-            directive.pointer = PointerState(fact.attempt, fact.channel, r.NEVER, fact.next_at, fact.why)
+        if told := self.directives.get(fact.id) or self.ledger.requests.get(fact.id):
+            told.pointer = PointerState(fact.attempt, fact.channel, r.NEVER, fact.next_at, fact.why)

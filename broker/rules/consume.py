@@ -10,19 +10,17 @@ from typing import Any, NamedTuple
 
 from broker.errors import Reason
 from broker.rules import identity
-from broker.rules.authority import consent
-from broker.rules.authority.judgement import Deny
-from broker.rules.authority.passage import resources_of
-from broker.rules.authority.signed_call import signed_call
+from broker.rules.authority import consent, settled
 from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
 from broker.rules.entries import Directive, Repeat, Tombstone
 from broker.rules.lifecycle import ENDED, State
 from broker.rules.window import shut
-from broker.wire import names, statement
+from broker.wire import names
 from broker.wire.act_records import ActGranted
 from broker.wire.caller import Caller
 from broker.wire.names import Cn, DirectiveId, Generation, Instant
+from broker.wire.pointer import About
 from broker.wire.records import ConsumeRepeated, DirectiveConsumed, DirectiveInvalidated, DirectiveReported, Draft
 from broker.wire.times import SECOND
 from broker.wire.verified import Standing
@@ -34,6 +32,7 @@ class Pointer:
 
     id: DirectiveId
     notified_at: Instant
+    about: About = About.DIRECTIVE
 
 
 class _Nobodys(NamedTuple):
@@ -79,18 +78,18 @@ def consume(
         return _miss(caller, "consume", found, reason or Reason.UNKNOWN_ID)
     until = min(directive.expires_at, now + repeat_s * SECOND) if attempt else 0
     fact = DirectiveConsumed(directive.id, caller.cn, caller.generation, caller.key_digest, attempt, Instant(until))
-    return Decision((Draft(fact), *_held(book, directive)), directive.statement)
+    return Decision((Draft(fact), *_held(directive)), directive.statement)
 
 
-def _held(book: Book, directive: Directive) -> tuple[Draft, ...]:
-    """A tool_call for a tool behind the gateway becomes an act, for exactly this agent, tool and arguments."""
-    tool = book.ledger.tool(directive.tool, directive.op) if directive.kind == "tool_call" else None
-    judgement = signed_call(book, statement.read(directive.statement)) if tool else None
-    if tool is None or judgement is None or judgement.frozen is None or isinstance(judgement.decision, Deny):
+def _held(directive: Directive) -> tuple[Draft, ...]:
+    """A tool_call for a tool behind the gateway becomes an act of what it was at its admission. Whether that still is
+    what the call would be, and may be, is judged when it is made."""
+    frozen = directive.frozen
+    if frozen is None:
         return ()
     fact = ActGranted(
-        directive.id, "", directive.cn, directive.generation, tool.qualified, judgement.account or "",
-        resources_of(judgement), judgement.frozen.digest, tool.digest, directive.not_before_at, directive.expires_at,
+        directive.id, "", directive.cn, directive.generation, f"{directive.tool}.{directive.op}", frozen.account,
+        frozen.resources, frozen.args_digest, frozen.tool_digest, directive.not_before_at, directive.expires_at,
         directive.fingerprint, directive.signer_digest, directive.allowed_digest,
     )  # fmt: skip
     return (Draft(fact, (directive.statement, directive.signature)),)
@@ -128,7 +127,7 @@ def report(book: Book, now: Instant, *, caller: Caller, raw_id: str, outcome: st
 
 
 def inbox(book: Book, now: Instant, *, caller: Caller, after: Instant) -> Decision[tuple[Pointer, ...]]:
-    """The open, unconsumed directives of a caller that came to wait later than `after`."""
+    """The open, unconsumed directives of a caller and its settled requests, that came to wait later than `after`."""
     if bar := identity.barred(book, caller, now) or identity.stale(book, caller):
         return _asked(caller, "inbox").refuse(bar)
     pointers = (
@@ -136,13 +135,16 @@ def inbox(book: Book, now: Instant, *, caller: Caller, after: Instant) -> Decisi
         for d in book.of_agent(caller.cn)
         if d.generation == caller.generation and shut(d.not_before_at, d.expires_at, now) is None
     )
-    return Decision((), tuple(pointer for pointer in pointers if pointer.notified_at > after))
+    requests = (Pointer(id, at, About.REQUEST) for id, at in settled.of_agent(book, caller.cn, caller.generation, now))
+    return Decision((), tuple(pointer for pointer in (*pointers, *requests) if pointer.notified_at > after))
 
 
 def open_for_pointer(book: Book, id: DirectiveId, now: Instant) -> bool:
-    """Is this directive still to be told to its agent?"""
+    """Is this directive, or settled request, still to be told to its agent?"""
     directive = book.directives.get(id)
-    return directive is not None and shut(directive.not_before_at, directive.expires_at, now) is None
+    if directive is None:
+        return settled.open_for_pointer(book, id, now)
+    return shut(directive.not_before_at, directive.expires_at, now) is None
 
 
 def uphold(book: Book, now: Instant, *, standing: Standing) -> Decision[None]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from broker.rules.lifecycle import State
 from broker.wire import records as r
+from broker.wire.act_records import CallFrozen
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instant
 
 _TIMES = struct.Struct(">4q")
@@ -27,7 +28,8 @@ class PointerState:
 
 @dataclass(slots=True)
 class Directive:
-    """An admitted statement while it is active. statement and signature are the exact bytes."""
+    """An admitted statement while it is active. statement and signature are the exact bytes; frozen: what a call of a
+    tool behind the gateway was when it was admitted."""
 
     id: DirectiveId
     cn: Cn
@@ -46,6 +48,7 @@ class Directive:
     statement: bytes = b""
     signature: bytes = b""
     pointer: PointerState = field(default_factory=PointerState)
+    frozen: CallFrozen | None = None
 
 
 class TombstoneRow(NamedTuple):

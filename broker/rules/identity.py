@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.errors import Reason
+from broker.rules.authority import spans
 from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
 from broker.rules.entries import Agent, Enrolment
@@ -81,7 +82,8 @@ def enrol(book: Book, now: Instant, *, ticket_digest: Digest, ask: Ask, issue: I
     made = issue(ticket.cn, generation, now)
     fact = AgentEnrolled(ticket.cn, generation, ticket_digest, ask.key_digest, made.cert_digest, made.not_after_at)
     pem = made.pem.encode("ascii")
-    return Decision((Draft(fact, (pem,)),), pem)
+    closed = spans.all_closed(book.ledger.leases.values(), ticket.cn, "enrolled anew", now)
+    return Decision((*closed, Draft(fact, (pem,))), pem)
 
 
 def renew(book: Book, now: Instant, *, caller: Caller, ask: Ask, issue: Issue) -> Decision[bytes]:
@@ -97,7 +99,8 @@ def renew(book: Book, now: Instant, *, caller: Caller, ask: Ask, issue: Issue) -
         if earlier.csr_key_digest == ask.key_digest:
             return Decision((), earlier.certificate)
         fact = AgentFrozen(caller.cn, caller.generation, caller.cert_digest, ask.key_digest)
-        return request.refuse(Reason.CERTIFICATE_FORKED, drafts=(Draft(fact),))
+        closed = spans.all_closed(book.ledger.leases.values(), caller.cn, "frozen", now)
+        return request.refuse(Reason.CERTIFICATE_FORKED, drafts=(*closed, Draft(fact)))
     made = issue(caller.cn, caller.generation, now)
     renewed = CertificateRenewed(
         caller.cn, caller.generation, caller.cert_digest, ask.key_digest, made.cert_digest, made.not_after_at

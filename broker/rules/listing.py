@@ -19,8 +19,13 @@ def directives(book: Book, now: Instant, *, id: str = "", state: str = "") -> li
     rows = [row for row in _all(book, now, id) if not state or row["state"] == state]
     for row in rows:
         if row["kind"] == "tool_call":
-            row["enforced"] = book.ledger.tool(row["tool"], row["op"]) is not None
+            live = book.directives.get(row["id"])
+            row["enforced"] = live.frozen is not None if live else _is_brokered(book, row)
     return rows
+
+
+def _is_brokered(book: Book, row: Row) -> bool:
+    return book.ledger.tool(row["tool"], row["op"]) is not None
 
 
 def agents(book: Book, now: Instant, *, cn: str = "") -> list[Row]:

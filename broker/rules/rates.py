@@ -27,16 +27,16 @@ class TokenBucket:
     capacity: int
     refill_per_s: float
 
-    def take(self, bucket: Bucket | None, now: Instant) -> tuple[Bucket, bool]:
-        """The bucket afterwards, and whether there was a token. None is a full bucket; a refusal costs nothing."""
+    def take(self, bucket: Bucket | None, now: Instant, tokens: int = 1) -> tuple[Bucket, bool]:
+        """The bucket afterwards, and whether there were so many. None is a full bucket; a refusal costs nothing."""
         level = self._level(bucket, now)
-        if self.ready_at(bucket, now) > now:
+        if self.ready_at(bucket, now, tokens) > now:
             return Bucket(level), False
-        return Bucket(level + self._interval), True
+        return Bucket(level + tokens * self._interval), True
 
-    def ready_at(self, bucket: Bucket | None, now: Instant) -> Instant:
-        """From when on there is a token: now, or later."""
-        return Instant(max(now, self._level(bucket, now) - (self.capacity - 1) * self._interval))
+    def ready_at(self, bucket: Bucket | None, now: Instant, tokens: int = 1) -> Instant:
+        """From when on there are so many tokens: now, or later; of more than it holds there never are."""
+        return Instant(max(now, self._level(bucket, now) - (self.capacity - tokens) * self._interval))
 
     def _level(self, bucket: Bucket | None, now: Instant) -> int:
         """Full is now or earlier; emptier than empty is a clock that was set back."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.wire.names import Cn, Digest, Fingerprint, Generation, Instant
+from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,21 @@ class RequestEnded:
 
     request: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallFrozen:
+    """A signed tool_call for a tool behind the gateway was bound, when it was admitted, to what it was then.
+
+    policies: the digests (hex) of the layers that it was judged by.
+    """
+
+    id: DirectiveId
+    account: str
+    resources: tuple[str, ...]
+    args_digest: Digest
+    tool_digest: Digest
+    policies: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +191,13 @@ class CallClaimed:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """What came of a claim: done, failed, not_dispatched, cancelled or outcome_unknown. Payload: the answer's bytes."""
+    """What came of a claim: done, failed, not_dispatched or outcome_unknown. Payload: the answer's bytes, or none
+    where nobody may ask for them again, or more than enough of them were stored."""
 
     claim: str
     outcome: str
+    answer_digest: Digest
+    answer_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +231,26 @@ class StopLifted:
     """The operator lifted the emergency stop."""
 
     fingerprint: Fingerprint
+
+
+ActFact = (
+    PolicyApplied
+    | ToolsAccepted
+    | ToolChanged
+    | RunStarted
+    | RunStopped
+    | RequestOpened
+    | RequestDenied
+    | RequestEnded
+    | CallFrozen
+    | ActGranted
+    | ActEnded
+    | LeaseOpened
+    | LeaseClosed
+    | CallClaimed
+    | CallEnded
+    | OutcomeNoted
+    | UsageReported
+    | AllStopped
+    | StopLifted
+)

@@ -48,6 +48,14 @@ def certificate(pem: bytes) -> bytes:
     return encode({"cert": pem.decode("ascii")})
 
 
-def pointers(waiting: Sequence[tuple[DirectiveId, Instant]]) -> bytes:
-    """The inbox: each open directive's id, and since when it waits."""
-    return encode({"pointers": [{"id": id, "notified_at": show(at)} for id, at in waiting]})
+def pointers(
+    waiting: Sequence[tuple[DirectiveId, Instant]], settled: Sequence[tuple[DirectiveId, Instant]] = ()
+) -> bytes:
+    """The inbox: each open directive's id, and since when it waits. settled: requests, in a list of their own where
+    there are any, so that nobody takes one for a directive."""
+    requests = {"requests": _rows(settled)} if settled else {}
+    return encode({"pointers": _rows(waiting)} | requests)
+
+
+def _rows(waiting: Sequence[tuple[DirectiveId, Instant]]) -> list[dict[str, str]]:
+    return [{"id": id, "notified_at": show(at)} for id, at in waiting]

@@ -31,8 +31,7 @@ _NOTE = frozenset(("note",))
 _CSR = frozenset(("csr",))
 _ATTACHED = frozenset(("envelope", "signature"))
 _ATTACHMENT = frozenset(("attachment",))
-_RUN = frozenset(("run",))
-_FIGURES = frozenset(("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "cost_micro"))
+_FIGURES = frozenset(("run", "agent", "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "cost_micro"))
 _CALL = frozenset(("name", "arguments"))
 _CALL_OPTIONAL = frozenset(("call_id", "wait_s"))
 _ENROL = frozenset(("ticket", "csr"))
@@ -75,9 +74,13 @@ class CallBody:
 
 @dataclass(frozen=True, slots=True)
 class UsageBody:
-    """What a run used since the last figures. cost_micro: 10,000 to the cent."""
+    """What a run used since the last figures: this run, or where it is empty the one that the agent is in.
+
+    cost_micro: 10,000 to the cent.
+    """
 
     run: str
+    agent: str
     input_tokens: int
     output_tokens: int
     cost_micro: int
@@ -113,10 +116,14 @@ def attached_pair(raw: bytes, max_bytes: int) -> tuple[SignedPair, bytes]:
 
 
 def usage_body(raw: bytes) -> UsageBody:
-    """{"run"}, figures by the names of the OpenTelemetry GenAI conventions, and `cost_micro`. Raises Malformed."""
-    fields = Fields(strict_json.parse(raw, "body", max_bytes=ID_BODY_MAX_BYTES), "body", _RUN, _FIGURES)
+    """{"run"} or {"agent"}, figures by the names of the OpenTelemetry GenAI conventions, and `cost_micro`. Raises
+    Malformed."""
+    fields = Fields(strict_json.parse(raw, "body", max_bytes=ID_BODY_MAX_BYTES), "body", frozenset(), _FIGURES)
+    if ("run" in fields) == ("agent" in fields):
+        raise Malformed("body", "expected `run` or `agent`, and not both")
     return UsageBody(
-        names.directive_id(fields.value("run"), "run"),
+        names.directive_id(fields.value("run"), "run") if "run" in fields else "",
+        names.cn(fields.value("agent"), "agent") if "agent" in fields else "",
         _count(fields, "gen_ai.usage.input_tokens"),
         _count(fields, "gen_ai.usage.output_tokens"),
         _count(fields, "cost_micro"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 from broker.errors import Malformed
 from broker.wire import names, strict_json
 from broker.wire.names import Digest
+from broker.wire.server_identity import NOBODY, ServerIdentity
 from broker.wire.strict_json import JsonObject, JsonValue, as_object, shown
 
 MAX_BYTES = 262144
@@ -29,13 +32,14 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
 class PinnedTool:
     """A tool as the operator accepted it. Two are the same when server, name and digest are.
 
-    definition: its FIELDS, as far as the server gave them; digest: the SHA-256 of server and definition.
+    definition: its FIELDS, as far as the server gave them; digest: the SHA-256 of server, identity and definition.
     """
 
     server: str
     name: str
     digest: Digest
     definition: JsonObject = field(compare=False, repr=False)
+    identity: ServerIdentity = field(default=NOBODY, compare=False)
 
     @property
     def qualified(self) -> str:
@@ -49,8 +53,53 @@ class PinnedTool:
         return found if isinstance(found, bool) else None
 
 
-def pin(server: str, raw: JsonValue) -> PinnedTool:
-    """A definition from `tools/list`, pinned. Raises Malformed for one that must not be accepted."""
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a server says at one moment: who it is, and its tools. unfit: by name, why one can be neither accepted nor
+    called; a definition without a name of its own is `#` and its place in the list."""
+
+    identity: ServerIdentity
+    tools: Mapping[str, PinnedTool]
+    unfit: Mapping[str, str]
+
+
+def listing(server: str, identity: ServerIdentity, raw: Iterable[object]) -> Listing:
+    """All that a server lists. What is wrong with one definition is nothing to the others. Raises nothing."""
+    tools: dict[str, PinnedTool] = {}
+    unfit: dict[str, str] = {}
+    for number, value in enumerate(raw, 1):
+        name = _name(value) or f"#{number}"
+        if name in tools or name in unfit:
+            tools.pop(name, None)
+            unfit[name] = "two definitions have this name"
+            continue
+        try:
+            tools[name] = pin(server, _strict(value), identity)
+        except Malformed as error:
+            unfit[name] = str(error)
+    return Listing(identity, tools, unfit)
+
+
+def _name(value: object) -> str:
+    """Whose definition it is, however wrong the rest; empty where that can't be told."""
+    try:
+        return names.tool_word(value.get("name") if isinstance(value, dict) else None, "name")
+    except Malformed:
+        return ""
+
+
+def _strict(value: object) -> JsonValue:
+    """As strict JSON reads it. Raises Malformed."""
+    try:
+        raw = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Malformed("tool", "it is no JSON") from error
+    return strict_json.parse(raw, "tool", max_bytes=MAX_BYTES)
+
+
+def pin(server: str, raw: JsonValue, identity: ServerIdentity = NOBODY) -> PinnedTool:
+    """A definition from `tools/list` of a server that is this one, pinned. Raises Malformed for one that must not be
+    accepted."""
     server_name(server)
     said = as_object(raw, "tool")
     definition = {name: said[name] for name in FIELDS if said.get(name) is not None}
@@ -62,11 +111,12 @@ def pin(server: str, raw: JsonValue) -> PinnedTool:
         raise Malformed("inputSchema.type", 'expected "object"')
     as_object(definition.get("outputSchema", {}), "outputSchema")
     _annotations(as_object(definition.get("annotations", {}), "annotations"))
+    seen_whole(identity.value, "identity")
     seen_whole(definition, "")
-    raw_pin = strict_json.canonical({"server": server, "tool": definition})
+    raw_pin = strict_json.canonical({"server": server, "identity": identity.value, "tool": definition})
     if len(raw_pin) > MAX_BYTES:
         raise Malformed("tool", f"{len(raw_pin)} bytes, more than {MAX_BYTES}")
-    return PinnedTool(server, name, Digest(sha256(raw_pin).digest()), definition)
+    return PinnedTool(server, name, Digest(sha256(raw_pin).digest()), definition, identity)
 
 
 def read(raw: bytes) -> dict[str, PinnedTool]:

@@ -33,6 +33,7 @@ def _answer(properties: dict[str, Any], required: tuple[str, ...]) -> dict[str, 
 
 
 _TEXT = {"type": "string"}
+_POINTERS = {"type": "array", "items": _answer({"id": _TEXT, "notified_at": _TEXT}, ("id", "notified_at"))}
 TOOLS: Final[tuple[dict[str, Any], ...]] = (
     {
         "name": "directive_consume",
@@ -71,8 +72,9 @@ TOOLS: Final[tuple[dict[str, Any], ...]] = (
         "name": "directive_inbox",
         "title": "Directives that wait",
         "description": (
-            "The ids of the directives that wait for you. An id is no instruction, and a flood of them no work queue: "
-            "ignoring them is safe."
+            "The ids of the directives that wait for you; under requests those of your own requests that are settled: "
+            "request_status tells how. An id is no instruction, and a flood of them no work queue: ignoring them is "
+            "safe."
         ),
         "inputSchema": _object(
             {
@@ -86,10 +88,8 @@ TOOLS: Final[tuple[dict[str, Any], ...]] = (
         ),
         "outputSchema": _answer(
             {
-                "pointers": {
-                    "type": "array",
-                    "items": _answer({"id": _TEXT, "notified_at": _TEXT}, ("id", "notified_at")),
-                }
+                "pointers": _POINTERS,
+                "requests": _POINTERS,
             },
             ("pointers",),
         ),

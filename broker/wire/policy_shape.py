@@ -10,6 +10,7 @@ from typing import Final
 from broker.errors import Malformed
 from broker.wire import names, policy_rules
 from broker.wire.json_pointer import show
+from broker.wire.names import Digest
 from broker.wire.notes import Notes, Path, Problem, found
 from broker.wire.policy_terms import (
     LEASE_OPERATIONS,
@@ -31,9 +32,10 @@ MAX_LIMIT: Final = 10**12
 _REQUIRED = ("v", "name", "default_action", "tool_allowlist")
 _OPTIONAL = ("tools", "accounts", "budgets")
 _LISTS = ("tool_allowlist",)
-_TOOL_KEYS = ("class", "account", "resources", "consent", "rules")
+_TOOL_KEYS = ("class", "account", "resources", "consent", "rules", "reviewed")
 _EXACT = re.compile(r"[a-z0-9-]{1,63}\.[A-Za-z0-9._:/-]{1,128}")
 _GLOB = re.compile(r"[A-Za-z0-9?*-]{1,63}\.[A-Za-z0-9._:/?*-]{1,128}")
+_REVIEWED = re.compile(r"sha256:([0-9a-f]{64})")
 _ACCOUNT = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 
 
@@ -142,7 +144,8 @@ def _tool(notes: Notes, value: JsonValue, path: Path, accounts: dict[str, Accoun
     if "consent" in members:
         _consent(notes, members["consent"], (*path, "consent"), tool_class, "account" in members)
     rules = policy_rules.rules(notes, members.get("rules", []), (*path, "rules"))
-    return ToolEntry(tool_class, account, resources, "consent" in members, rules)
+    reviewed = _reviewed(notes, members["reviewed"], (*path, "reviewed"), tool_class) if "reviewed" in members else None
+    return ToolEntry(tool_class, account, resources, "consent" in members, rules, reviewed)
 
 
 def _consent(notes: Notes, value: JsonValue, path: Path, tool_class: ToolClass | None, has_account: bool) -> None:
@@ -153,6 +156,20 @@ def _consent(notes: Notes, value: JsonValue, path: Path, tool_class: ToolClass |
         notes.note(path, "expected `class: mutation` beside `consent: none`: it exempts a mutation that was looked at")
     if has_account:
         notes.note(path, "expected no `account` beside `consent: none`: what touches an account needs consent")
+
+
+def _reviewed(notes: Notes, value: JsonValue, path: Path, tool_class: ToolClass | None) -> Digest | None:
+    """The one definition of which the operator says that it reads, whatever its own annotations say."""
+    if tool_class is not ToolClass.READ:
+        notes.note(
+            path, "expected `class: read` beside `reviewed`: it says that this definition is a read all the same"
+        )
+    if isinstance(value, str) and (found := _REVIEWED.fullmatch(value)):
+        return names.digest(found[1], "reviewed")
+    notes.wrong(
+        path, "sha256: and 64 of 0-9 a-f, the pinned definition's digest as lever policy explain tells it", value
+    )
+    return None
 
 
 def _accounts(notes: Notes, value: JsonValue) -> dict[str, Account]:

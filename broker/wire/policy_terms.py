@@ -106,6 +106,7 @@ class ToolEntry:
     """What the table says of one tool.
 
     account: its name, or where the arguments name it, or None: it touches none. tool_class None: not classified.
+    reviewed: the definition that is a read though its server says that it destroys.
     """
 
     tool_class: ToolClass | None = None
@@ -113,6 +114,7 @@ class ToolEntry:
     resources: tuple[Operand, ...] = ()
     needs_no_consent: bool = False
     rules: tuple[Rule, ...] = ()
+    reviewed: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,26 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.wire.act_records import (
-    ActEnded,
-    ActGranted,
-    AllStopped,
-    CallClaimed,
-    CallEnded,
-    LeaseClosed,
-    LeaseOpened,
-    OutcomeNoted,
-    PolicyApplied,
-    RequestDenied,
-    RequestEnded,
-    RequestOpened,
-    RunStarted,
-    RunStopped,
-    StopLifted,
-    ToolChanged,
-    ToolsAccepted,
-    UsageReported,
-)
+from broker.wire.act_records import ActFact
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
 
 NEVER = Instant(0)
@@ -154,7 +135,7 @@ class AgentRevoked:
 
 @dataclass(frozen=True, slots=True)
 class AgentPaused:
-    """The operator barred an agent for a while, and whoever enrols under its name; what is open stays open."""
+    """The operator barred an agent for a while, and whoever enrols under its name; what waits stays open."""
 
     cn: Cn
     fingerprint: Fingerprint
@@ -325,24 +306,7 @@ Fact = (
     | PointerFailed
     | SelftestPassed
     | RequestRefused
-    | PolicyApplied
-    | ToolsAccepted
-    | ToolChanged
-    | RunStarted
-    | RunStopped
-    | RequestOpened
-    | RequestDenied
-    | RequestEnded
-    | ActGranted
-    | ActEnded
-    | LeaseOpened
-    | LeaseClosed
-    | CallClaimed
-    | CallEnded
-    | OutcomeNoted
-    | UsageReported
-    | AllStopped
-    | StopLifted
+    | ActFact
 )
 
 

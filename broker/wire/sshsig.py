@@ -17,6 +17,7 @@ from broker.errors import Malformed
 MAX_BYTES = 16384
 USER_PRESENT = 0x01
 USER_VERIFIED = 0x04
+UNTOLD = "can't be told"
 _ARMOR = re.compile(rb"-----BEGIN SSH SIGNATURE-----\n((?:[A-Za-z0-9+/=]{1,76}\n)+)-----END SSH SIGNATURE-----\n?")
 _WORD = re.compile(rb"[!-~]{1,128}")
 _MAGIC = b"SSHSIG"
@@ -39,6 +40,15 @@ class SshSignature:
     hash: str
     signature_type: str
     flags: int | None
+
+    @property
+    def gesture(self) -> str:
+        """What the key says that its holder did. It signs its flags too, so believe it once the signature verified."""
+        if self.flags is None:
+            return "no gesture: the key can't tell"
+        if not self.flags & USER_PRESENT:
+            return "no gesture: the security key was not touched"
+        return "touch and PIN" if self.flags & USER_VERIFIED else "touch"
 
 
 class _Reader:

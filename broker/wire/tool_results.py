@@ -91,11 +91,13 @@ def words(text: str) -> bytes:
     return json.dumps({"content": [{"type": "text", "text": text}], "isError": True}, ensure_ascii=False).encode()
 
 
-def of(outcome: str, answer: bytes) -> Result:
-    """What came of a call. answer: as it was stored; empty once its bytes are gone."""
+def of(outcome: str, answer: bytes, *, anew: bool = False) -> Result:
+    """What came of a call. answer: as it was stored; empty where its bytes are not kept; anew: may it be made again?"""
     stored: Result = json.loads(answer) if answer else {"content": []}
     if outcome in ("done", "failed"):
-        return stored if answer else said({"outcome": outcome, "message": "the answer itself is no longer kept"})
+        text = f"this call was made ({outcome}), and its answer is not kept"
+        text += ": make the read anew, under another call_id or none" if anew else ""
+        return stored if answer else refused("answer_not_kept", text, outcome=outcome)
     text = " ".join(part.get("text", "") for part in stored.get("content", ()))
     return refused(outcome, text or outcome.replace("_", " "))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,6 +11,7 @@ from broker.errors import Malformed
 from broker.wire import names, strict_json, times
 from broker.wire.bodies import OUTCOMES
 from broker.wire.names import DirectiveId, Instant
+from broker.wire.pointer import About
 from broker.wire.strict_json import JsonObject
 
 MAX_BYTES = 524_288
@@ -35,10 +37,11 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pointer: this directive waits for its agent since `notified_at`."""
+    """A pointer: this directive waits for its agent, or this request of its own is settled, since `notified_at`."""
 
     id: DirectiveId
     notified_at: Instant
+    about: About = About.DIRECTIVE
 
 
 def certificate(raw: bytes) -> bytes:
@@ -86,10 +89,18 @@ def reported(raw: bytes, asked: DirectiveId) -> str:
 
 def pointers(raw: bytes) -> tuple[Waiting, ...]:
     """The pointers of an inbox. One id outside the safe alphabet spoils the whole answer. Raises Malformed."""
-    found = _object(raw).get("pointers")
-    if not isinstance(found, list) or len(found) > MAX_POINTERS:
-        raise Malformed("answer.pointers", f"expected a list of at most {MAX_POINTERS}")
-    return tuple(_pointer(item, f"answer.pointers[{index}]") for index, item in enumerate(found))
+    inbox = _object(raw)
+    directives = _pointers(inbox.get("pointers"), "answer.pointers", About.DIRECTIVE)
+    return (*directives, *_pointers(inbox.get("requests", []), "answer.requests", About.REQUEST))
+
+
+def inbox(waiting: Iterable[Waiting]) -> dict[str, Any]:
+    """The same as it is passed on: requests stand in a list of their own, which is there where there are any."""
+    told: dict[About, list[dict[str, str]]] = {About.DIRECTIVE: [], About.REQUEST: []}
+    for one in waiting:
+        told[one.about].append({"id": one.id, "notified_at": times.show(one.notified_at)})
+    requests = {"requests": told[About.REQUEST]} if told[About.REQUEST] else {}
+    return {"pointers": told[About.DIRECTIVE]} | requests
 
 
 def tools(raw: bytes) -> list[dict[str, Any]]:
@@ -120,12 +131,19 @@ def _loose(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def _pointer(item: object, where: str) -> Waiting:
+def _pointers(found: object, where: str, about: About) -> tuple[Waiting, ...]:
+    if not isinstance(found, list) or len(found) > MAX_POINTERS:
+        raise Malformed(where, f"expected a list of at most {MAX_POINTERS}")
+    return tuple(_pointer(item, f"{where}[{index}]", about) for index, item in enumerate(found))
+
+
+def _pointer(item: object, where: str, about: About) -> Waiting:
     if not isinstance(item, dict):
         raise Malformed(where, "expected an object")
     return Waiting(
         names.directive_id(item.get("id"), f"{where}.id"),
         times.parse(item.get("notified_at"), f"{where}.notified_at"),
+        about,
     )
 
 

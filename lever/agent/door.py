@@ -92,11 +92,16 @@ class Door:
         body = {"id": id, "outcome": outcome} | ({"note": note} if note else {})
         return self._read(lambda raw: answers.reported(raw, id), self._post("/directive/report", body))
 
-    def inbox(self, wait_s: int, after: Instant | None) -> tuple[Waiting, ...]:
-        """The open pointers, or those newer than `after`; waits up to wait_s for one to come."""
+    def inbox(self, wait_s: int, after: Instant | None, *, requests: bool = False) -> tuple[Waiting, ...]:
+        """The open pointers, or those newer than `after`; waits up to wait_s for one to come.
+
+        requests: that of a settled request ends the wait, too.
+        """
         query: dict[str, str] = {"wait": str(wait_s)} if wait_s else {}
         if after is not None:
             query["after"] = times.show(after)
+        if requests:
+            query["requests"] = "1"
         path = "/inbox" + ("?" + urlencode(query) if query else "")
         return self._read(answers.pointers, self._call("GET", path, None, self._read_s + wait_s))
 

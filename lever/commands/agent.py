@@ -151,7 +151,7 @@ def pause(place: Place, name: Cn, as_json: bool) -> None:
     """Bar an agent for a while.
 
     It gets nothing and does nothing until it is resumed; only its certificate goes on being renewed. What you sent,
-    and send, waits. The pause is of the name: a new enrolment does not end it.
+    and send, waits; its leases are closed. The pause is of the name: a new enrolment does not end it.
     """
     _turned(place, "pause", "paused", name, as_json, "it is paused already, or nobody of that name is enrolled")
 

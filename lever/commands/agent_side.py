@@ -229,19 +229,21 @@ def mcp(path: Path) -> None:
 @click.option("--after", type=INSTANT, metavar="TIME", help="Only pointers newer than this `notified_at`.")
 @as_json
 def inbox(path: Path, wait: int, after: Instant | None, as_json: bool) -> None:
-    """List the directives that wait for this agent.
+    """List what waits for this agent.
 
-    Pointers only, nothing of what the directives say.
+    Directives, and its own requests that the operator has answered or that expired. Pointers only, nothing of what
+    they say.
     """
+    from lever.agent import answers
     from lever.agent.folder import IdentityFolder
     from lever.agent.session import connected
 
     with connected(IdentityFolder(path), _now()) as door:
-        waiting = door.inbox(wait, after)
+        waiting = door.inbox(wait, after, requests=True)
     if as_json:
-        return show.data({"pointers": [{"id": w.id, "notified_at": times.show(w.notified_at)} for w in waiting]})
+        return show.data(answers.inbox(waiting))
     for one in waiting:
-        show.put(pointer.sentence(one.id))
+        show.put(pointer.sentence(one.id, one.about))
     if not waiting:
         show.say("nothing is waiting")
 

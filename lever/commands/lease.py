@@ -108,7 +108,7 @@ def _terms(place: Place, agent: Cn, account: str) -> tuple[int, int]:
 
     known = in_force.terms(in_force.layers(place, agent), account)
     if known is None:
-        raise CliError(f"no policy in force knows an account {account}", hint="lever policy show", exit=Exit.REFUSED)
+        raise CliError(f"the instance's policy knows no account {account}", hint="lever policy show", exit=Exit.REFUSED)
     if known.sensitive:
         raise CliError(
             f"account {account} is sensitive and has no lease: each read is its own act",

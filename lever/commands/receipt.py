@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from broker.errors import Unavailable
 from broker.wire import frozen, strict_json
 from broker.wire.names import DirectiveId
 from broker.wire.records import PayloadRef
+from broker.wire.sshsig import UNTOLD
 from lever import receipts, show
 from lever.exits import CliError, Exit
 from lever.groups import Story, examples
@@ -23,6 +25,9 @@ from lever.where import Place
 if TYPE_CHECKING:
     from broker.offline import Examined, Receipt, Receipts
 
+_SIGNERS = click.option(
+    "--signers", type=PATH, metavar="FILE", help="The operator keys to verify with. Else operator.allowed_signers."
+)
 _STATE = click.option("--state", type=PATH, metavar="DIR", help="The state folder, if not the configured one.")
 _EXAMPLE = "0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55"
 _MAX_BYTES = 1 << 20
@@ -33,23 +38,39 @@ def receipt() -> None:
     """Prove who allowed what, and what came of it.
 
     A receipt is made from the journal each time, offline, also beside a running broker: the call, the signature that
-    allowed it over its exact bytes, and the outcome.
+    allowed it over its exact bytes, whether the key was touched for it, and the outcome.
     """
 
 
-@receipt.command("list", epilog=examples("lever receipt list", "lever receipt list --outcome outcome_unknown --json"))
+@receipt.command(
+    "list",
+    epilog=examples(
+        "lever receipt list", "lever receipt list --gestures", "lever receipt list --outcome outcome_unknown --json"
+    ),
+)
 @_STATE
 @click.option("--outcome", metavar="WORD", help="Only those with this outcome, say outcome_unknown.")
+@click.option(
+    "--gestures", is_flag=True, help="Tell what was done at the key, too: ssh-keygen runs once for each signature."
+)
+@_SIGNERS
 @with_config
 @as_json
-def list_(place: Place, state: Path | None, outcome: str | None, as_json: bool) -> None:
+def list_(
+    place: Place, state: Path | None, outcome: str | None, gestures: bool, signers: Path | None, as_json: bool
+) -> None:
     """List every call that was begun, the oldest first."""
     folder = state or place.config.state
     found = _read(folder)
     listed = [one for one in found.of.values() if outcome in (None, receipts.row(one)[-1])]
+    done = _gestures(place, folder, found, listed, signers) if gestures else {}
+    seen = [(one, done.get(one.claim.claim, {})) for one in listed]
     if as_json:
-        for one in listed:
-            show.data(receipts.data(one, _bytes_of(folder, found)))
+        for one, told in seen:
+            show.data(receipts.data(one, _bytes_of(folder, found)) | ({"gestures": told} if gestures else {}))
+    elif listed and gestures:
+        rows = [(*receipts.row(one), receipts.gesture(one, told)) for one, told in seen]
+        show.table((*receipts.HEADERS, "GESTURE"), rows)
     elif listed:
         show.table(receipts.HEADERS, [receipts.row(one) for one in listed])
     else:
@@ -59,17 +80,23 @@ def list_(place: Place, state: Path | None, outcome: str | None, as_json: bool) 
 @receipt.command("show", epilog=examples(f"lever receipt show {_EXAMPLE}", f"lever receipt show {_EXAMPLE} --json"))
 @click.argument("claim", type=ID)
 @_STATE
+@_SIGNERS
 @with_config
 @as_json
-def show_(place: Place, claim: DirectiveId, state: Path | None, as_json: bool) -> None:
+def show_(place: Place, claim: DirectiveId, state: Path | None, signers: Path | None, as_json: bool) -> None:
     """Show one receipt.
+
+    What the operator did at the key is told of good signatures alone: `touch`, `touch and PIN`, or `no gesture` where
+    it is no security key.
 
     With --json it holds the exact bytes as well, as long as the journal has them: kept in a file, it can be verified
     when they are gone.
     """
     folder = state or place.config.state
     found = _read(folder)
-    told = receipts.data(_one(found, claim), _bytes_of(folder, found))
+    one = _one(found, claim)
+    gestures = _gestures(place, folder, found, [one], signers).get(claim, {})
+    told = receipts.data(one, _bytes_of(folder, found)) | {"gestures": gestures}
     if as_json:
         return show.data(told)
     show.facts(receipts.facts(told))
@@ -83,17 +110,15 @@ def show_(place: Place, claim: DirectiveId, state: Path | None, as_json: bool) -
 )
 @click.argument("file", type=click.File("rb"), required=False)
 @_STATE
-@click.option(
-    "--signers", type=PATH, metavar="FILE", help="The operator keys to verify with. Else operator.allowed_signers."
-)
+@_SIGNERS
 @with_config
 @as_json
 def verify(place: Place, file: BinaryIO | None, state: Path | None, signers: Path | None, as_json: bool) -> None:
     """Make every receipt again and check it.
 
     That the journal is whole; that each signature over the stored bytes is good, by ssh-keygen, at the time when it
-    counted; that it was spent once, on exactly that call, under the policies in force. With FILE only that one, as
-    `show --json` wrote it. Exit 6 if one is not ok, 7 if the journal is damaged.
+    counted, and what was done at the key for it; that it was spent once, on exactly that call, under the policies in
+    force. With FILE only that one, as `show --json` wrote it. Exit 6 if one is not ok, 7 if the journal is damaged.
     """
     from broker import offline
 
@@ -106,7 +131,7 @@ def verify(place: Place, file: BinaryIO | None, state: Path | None, signers: Pat
     wanted = [_one(found, str(kept.get("claim")))] if kept else [*found.of.values()]
     examined = offline.examine_receipts(folder, found, wanted, signers or _signers(place), given)
     if kept:
-        made = receipts.data(wanted[0], _bytes_of(folder, found, given))
+        made = receipts.data(wanted[0], _bytes_of(folder, found, given)) | {"gestures": examined[0].gestures}
         others = tuple(f"the file says another {name}" for name in receipts.differences(kept, made))
         examined = [examined[0]._replace(problems=(*examined[0].problems, *others))]
     for one in examined:
@@ -149,6 +174,20 @@ def _one(found: Receipts, claim: str) -> Receipt:
     if claim not in found.of:
         raise CliError(f"the journal holds no call {claim}", hint="lever receipt list", exit=Exit.REFUSED)
     return found.of[claim]
+
+
+def _gestures(
+    place: Place, folder: Path, found: Receipts, wanted: Sequence[Receipt], signers: Path | None
+) -> dict[str, receipts.Gestures]:
+    """Of the signatures behind each claim. None, and why, where there is nothing to verify signatures with."""
+    from broker import offline
+
+    try:
+        examined = offline.examine_receipts(folder, found, wanted, signers or _signers(place), {})
+    except (CliError, Unavailable) as error:
+        show.warn(f"no gesture can be told: {error}")
+        return {}
+    return {one.receipt.claim.claim: one.gestures for one in examined}
 
 
 def _bytes_of(folder: Path, found: Receipts, given: Mapping[bytes, bytes] | None = None) -> receipts.BytesOf:
@@ -207,7 +246,8 @@ def _pair(name: str, value: strict_json.JsonValue) -> str:
 
 def _verdict(one: Examined) -> dict[str, Any]:
     claim = one.receipt.claim.claim
-    return {"claim": claim, "ok": not one.problems, "problems": list(one.problems), "dropped": list(one.gone)}
+    verdict = {"claim": claim, "ok": not one.problems, "problems": list(one.problems), "dropped": list(one.gone)}
+    return verdict | {"gestures": one.gestures}
 
 
 def _show(one: Examined) -> None:
@@ -217,3 +257,6 @@ def _show(one: Examined) -> None:
     show.verdict(
         "BAD" if one.problems else "ok", text, good=None if one.gone and not one.problems else not one.problems
     )
+    for name, gesture in one.gestures.items():
+        if not gesture.startswith(UNTOLD):  # the verdict says why not
+            show.below(f"{name}: {gesture}")

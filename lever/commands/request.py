@@ -8,7 +8,7 @@ import click
 
 from broker.errors import Malformed
 from broker.wire import times
-from broker.wire.names import NAMESPACE_DIRECTIVE, Cn, DirectiveId
+from broker.wire.names import NAMESPACE_DIRECTIVE, DirectiveId
 from broker.wire.statement import LeaseAction
 from lever import directives, draft, show, signer
 from lever.draft import Window
@@ -103,7 +103,7 @@ def approve(place: Place, id: DirectiveId, expires_s: int | None, yes: bool, as_
     line, key = met(place), place.key
     waiting = approval.fetched(line, id)
     _must_wait(waiting)
-    action = waiting.approval if waiting.regime == "act" else _lease(place, waiting)
+    action = waiting.approval if waiting.regime == "act" else _lease(waiting)
     window = Window(None, expires_s or place.expiry_s)
     raw = draft.drafted(place.instance, waiting.target, action, window, draft.now())
     _review(waiting, yes)
@@ -140,6 +140,7 @@ def deny(place: Place, id: DirectiveId, note: str, as_json: bool) -> None:
 def revoke(place: Place, act: DirectiveId, as_json: bool) -> None:
     """Take back an act that you signed and that no call has used yet.
 
+    A call that is running is not stopped; but if it turns out that it was never sent, the act is gone all the same.
     ACT is its id, as `lever request list --all` and `approve` tell it.
     """
     from lever.envelopes import change
@@ -166,13 +167,15 @@ def _must_wait(waiting: Waiting) -> None:
         )
 
 
-def _lease(place: Place, waiting: Waiting) -> LeaseAction:
-    from lever import in_force
-
-    account, cn = waiting.account, Cn(waiting.target.cn)
-    known = in_force.terms(in_force.layers(place, cn), account)
+def _lease(waiting: Waiting) -> LeaseAction:
+    """As long as the policy lets it be, by what came with the request: nothing has to be signed to read it."""
+    account, known = waiting.account, waiting.terms
     if known is None or known.sensitive:
-        why = "no policy in force knows it" if known is None else "it is sensitive: each read is its own act"
+        why = (
+            "the instance's policy knows no such account"
+            if known is None
+            else "it is sensitive: each read is its own act"
+        )
         raise CliError(f"no lease of account {account}: {why}", hint="lever policy show", exit=Exit.REFUSED)
     return waiting.lease(min(known.lease_seconds, waiting.seconds or known.lease_seconds), known.lease_operations)
 

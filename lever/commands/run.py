@@ -10,11 +10,12 @@ from broker.wire.names import Cn, DirectiveId
 from lever import show
 from lever.exits import CliError, Exit
 from lever.groups import Story, examples
-from lever.params import CN, ID, as_json, with_key
+from lever.params import CENTS, CN, ID, as_json, with_key, with_socket
 from lever.where import Place
 
 _HEADERS = ("RUN", "AGENT", "STATE", "CALLS", "SECONDS")
 _EXAMPLE = "0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55"
+_COUNT = click.IntRange(min=0)
 
 
 @click.group(cls=Story)
@@ -97,6 +98,34 @@ def stop(place: Place, id: DirectiveId, as_json: bool) -> None:
         raise CliError(f"nothing to stop: no run {id} goes on", hint="lever run list", exit=Exit.REFUSED)
     if not as_json:
         show.put(f"stopped {id}")
+
+
+@run.command(
+    epilog=examples("lever run usage worker-a --input-tokens 1200 --output-tokens 300 \\\n    --cost-cents 2.5")
+)
+@click.argument("agent", type=CN)
+@click.option("--input-tokens", type=_COUNT, default=0, metavar="N", help="Tokens read by the model.")
+@click.option("--output-tokens", type=_COUNT, default=0, metavar="N", help="Tokens that it wrote.")
+@click.option("--cost-cents", type=CENTS, default=0, metavar="X", help="What it cost, to 4 places behind the point.")
+@with_socket
+@as_json
+def usage(place: Place, agent: Cn, input_tokens: int, output_tokens: int, cost_cents: int, as_json: bool) -> None:
+    """Add figures to the run that AGENT is in.
+
+    They are what was used since the last figures. A host-side proxy in front of the model reports them, at least once
+    a minute where a policy limits tokens or cost. It needs no key: figures only narrow.
+    """
+    from lever.line import Line
+
+    figures = {"gen_ai.usage.input_tokens": input_tokens, "gen_ai.usage.output_tokens": output_tokens}
+    answer = Line(place.socket).post("/usage", {"agent": agent, **figures, "cost_micro": cost_cents})
+    if as_json:
+        show.data(answer)
+    if not answer.get("added"):
+        why = "it has called nothing yet, or its run was stopped"
+        raise CliError(f"{agent} is in no run: {why}", hint="lever run list", exit=Exit.REFUSED)
+    if not as_json:
+        show.put(f"added to run {answer.get('run')}")
 
 
 def _listed(place: Place) -> dict[str, Any]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lever import show
+from lever.exits import CliError
 from lever.groups import Story, examples
 from lever.params import SERVER, as_json, with_key
 from lever.where import Place
+
+if TYPE_CHECKING:
+    from broker.wire.server_identity import ServerIdentity
 
 _HEADERS = ("TOOL", "STATE", "DEFINITION", "ACCEPTED")
 _SHORT_HEX = 12
@@ -32,16 +37,20 @@ def tools() -> None:
 def list_(place: Place, server: str | None, as_json: bool) -> None:
     """List the tools of all servers, or of one.
 
-    Each is accepted; quarantined, which is not accepted yet; changed since; gone; or
-    unavailable, where its server does not answer.
+    Each is accepted; quarantined, which is not accepted yet; changed since; gone;
+    unacceptable, and then why; or unavailable, where its server does not answer. A tool is
+    also changed when its server is: when it tells another name or version of itself, or is
+    started or reached in another way than the one that you accepted it of.
     """
-    from lever import in_force
+    from lever import definitions, in_force
 
     found = in_force.rows(place, server)
     if as_json:
         return show.data({"servers": found})
     rows = [_row(one) for listed in found.values() for one in listed]
     show.table(_HEADERS, rows) if rows else show.say("no tools; servers are named in the configuration")
+    for one in (one for listed in found.values() for one in listed if one.get("state") == definitions.UNACCEPTABLE):
+        show.warn(f"{one.get('tool')} must not be accepted: {one.get('why')}")
 
 
 @tools.command(epilog=examples("lever tools diff mail", "lever tools diff mail send"))
@@ -58,7 +67,7 @@ def diff(place: Place, server: str, tool: str | None, as_json: bool) -> None:
 
     rows = in_force.rows(place, server).get(server, [])
     if tool is not None:
-        definitions.chosen(server, [row | {"definition": True} for row in rows], [tool])
+        definitions.chosen(server, [row | {"definition": True, "state": ""} for row in rows], [tool])
     found = [row for row in rows if row.get("state") != "accepted" and tool in (None, definitions.name_of(row))]
     if as_json:
         return show.data({"tools": found})
@@ -78,18 +87,24 @@ def diff(place: Place, server: str, tool: str | None, as_json: bool) -> None:
 def accept(place: Place, server: str, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Accept tools of SERVER as they are defined now.
 
-    Without names: all that are not accepted as they stand. Each definition is shown before you sign it, or what
-    changed in it; one with characters that can't be seen is refused.
+    Without names: all that can be and are not accepted as they stand. Shown before you sign: who the server
+    is, which you accept with its tools; and each definition, or what changed in it. One with characters that
+    can't be seen is refused.
     """
     from broker.wire import accepted
     from lever import definitions, in_force
     from lever.envelopes import attach
 
-    rows = definitions.chosen(server, in_force.rows(place, server).get(server, []), names)
+    listed = in_force.rows(place, server).get(server, [])
+    rows = definitions.chosen(server, listed, names)
+    for row in listed if not names else ():
+        if row.get("state") == definitions.UNACCEPTABLE:
+            show.warn(f"{row.get('tool')} must not be accepted: {row.get('why')}")
     if not rows:
-        show.say(f"nothing to accept: every tool of {server} is accepted as it stands")
+        show.say(f"nothing to accept: every tool of {server} that can be is accepted as it stands")
         return show.data({"accepted": []}) if as_json else None
     pinned = definitions.pinned(server, rows)
+    _identity(place, server, pinned[0].identity)
     for row, tool in zip(rows, pinned, strict=True):
         show.say(f"{tool.qualified}  {row.get('state')}  sha256:{tool.digest.hex()}")
         changed = row.get("accepted_definition")
@@ -101,6 +116,24 @@ def accept(place: Place, server: str, names: tuple[str, ...], yes: bool, as_json
         return show.data(answer)
     for name in answer.get("accepted") or []:
         show.put(f"accepted {server}.{name}")
+
+
+def _identity(place: Place, server: str, found: ServerIdentity) -> None:
+    """Who it is that is accepted: as it says, and how it is reached, in words where this configuration has them."""
+    from broker.wire import server_identity
+
+    try:
+        configured = place.config.servers.get(server)
+    except CliError:  # none is at hand where a socket and a key were named
+        configured = None
+    lines = [f"name: {found.name}", f"version: {found.version}", f"reached: {found.reached}"]
+    if configured and configured.command:
+        if server_identity.by_command(configured.command) == found.reached:
+            lines.append(f"command: {shlex.join(configured.command)}")
+        else:
+            show.warn(f"the broker started {server} by another command than this configuration has")
+    show.say(f"The server {server}")
+    show.barred(lines, words=True)
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

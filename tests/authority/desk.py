@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from broker.journal.inspect import walk
-from broker.wire import accepted, catalogue, policy, statement
+from broker.wire import accepted, catalogue, policy, server_identity, statement
 from broker.wire.names import NAMESPACE_ADMIN, Digest
 from broker.wire.records import Fact
 from broker.wire.statement import Approval, BoundAction, LeaseAction
@@ -114,8 +114,8 @@ class Desk:
     def accept(self, server: str = "s", *names: str) -> httpx2.Response:
         """Accept what the server defines now, all of it or these."""
         rows = self.signed("tools_list", server=server).json()["servers"][server]
-        found = [row["definition"] for row in rows if row["definition"]]
-        pinned = [catalogue.pin(server, one) for one in found if not names or one["name"] in names]
+        found = [(row["definition"], server_identity.read(row["identity"])) for row in rows if row["definition"]]
+        pinned = [catalogue.pin(server, one, who) for one, who in found if not names or one["name"] in names]
         return self.signed("tools_accept", accepted.encode(server, pinned))
 
     def open(self, value: dict[str, Any] | None = None) -> Desk:
@@ -134,6 +134,10 @@ class Desk:
 
     def approve(self, id: str, **changes: Any) -> httpx2.Response:
         """Sign exactly what waits; keyword arguments replace fields of what is signed."""
+        return self.rig.send_raw(self.approval(id, **changes))
+
+    def approval(self, id: str, **changes: Any) -> bytes:
+        """What `approve` signs."""
         row = self.pending(id)
         server, _, tool = row["tool"].partition(".")
         values = {
@@ -141,7 +145,7 @@ class Desk:
             "resources": tuple(row["resources"]), "args_digest": Digest(bytes.fromhex(row["args_digest"])),
             "tool_digest": Digest(bytes.fromhex(row["tool_digest"])),
         }  # fmt: skip
-        return self.say(row["agent"], Approval(**(values | changes)))
+        return self.said(row["agent"], Approval(**(values | changes)))
 
     def lease(
         self, agent: Agent, account: str, *, seconds: int = 90, ops: int = 20, request: str = ""
@@ -150,8 +154,10 @@ class Desk:
         return self.say(target, LeaseAction(account, seconds, ops, request))
 
     def say(self, target: dict[str, Any], action: Any) -> httpx2.Response:
-        value = self.rig.statement(target["cn"], target["generation"], action=action)
-        return self.rig.send_raw(statement.encode(value))
+        return self.rig.send_raw(self.said(target, action))
+
+    def said(self, target: dict[str, Any], action: Any) -> bytes:
+        return statement.encode(self.rig.statement(target["cn"], target["generation"], action=action))
 
     @property
     def beside(self) -> Path:

@@ -14,13 +14,14 @@ from broker.rules.authority import closing, consent, leases, ledger_image, order
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import Act, Claim, Lease, Run
 from broker.rules.authority.judgement import Call, Unresolved
-from broker.rules.authority.passage import Claimed, Ids, Passing
+from broker.rules.authority.passage import Claimed, Ids, Passing, Repeated
 from broker.rules.book import Book
 from broker.rules.decision import Decision
 from broker.wire import accepted, catalogue, policy, statement
 from broker.wire.catalogue import PinnedTool
 from broker.wire.names import Cn, Digest, DirectiveId, Generation, Instant
 from broker.wire.records import BrokerStarted, Fact, PayloadRef, Record
+from broker.wire.server_identity import NOBODY, ServerIdentity
 from broker.wire.statement import Approval, BoundAction, LeaseAction, Statement, Target
 from broker.wire.times import SECOND
 from broker.wire.verified import Standing, VerifiedBytes
@@ -32,11 +33,10 @@ NAMES = ("read", "find", "list", "send", "pay", "note", "ask", "drop", "unlisted
 MAIL: dict[str, Any] = {"class": "read", "account": "mail"}
 
 
-def tool(name: str, server: str = "s", **changes: Any) -> PinnedTool:
+def tool(name: str, server: str = "s", identity: ServerIdentity = NOBODY, **changes: Any) -> PinnedTool:
     """A tool that takes anything; keyword arguments replace parts of its definition."""
-    return catalogue.pin(
-        server, {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}} | changes
-    )
+    definition = {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}} | changes
+    return catalogue.pin(server, definition, identity)
 
 
 TAME = {"destructiveHint": False, "openWorldHint": False}
@@ -64,6 +64,7 @@ def a_policy(**changes: Any) -> dict[str, Any]:
 
 
 SEND = {"to": ["ann"], "text": "hello"}
+STARTED = BrokerStarted("0", 0)
 
 
 class Table:
@@ -135,14 +136,15 @@ class Table:
 
     def passing(
         self, name: str, arguments: Any = None, *, cn: Cn = A, generation: int = 0, call_id: str = "",
-        elapsed_s: Mapping[str, float] | None = None,
+        elapsed_s: Mapping[str, float] | None = None, waited_s: Mapping[str, float] | None = None,
     ) -> Passing:  # fmt: skip
         qualified = name if "." in name else f"s.{name}"
         given = {} if arguments is None else arguments
         resolved = self.resolved.get(qualified, Unresolved.UNKNOWN_TOOL)
         ids = Ids(self.id(), uuid.uuid4().hex, self.id())
         who = caller(cn, generation or self.generation(cn))
-        return Passing(who, Call(cn, qualified, given), call_id, resolved, self.standing, ids, elapsed_s or {})
+        call = Call(cn, qualified, given)
+        return Passing(who, call, call_id, resolved, self.standing, ids, elapsed_s or {}, waited_s or {})
 
     def call(self, name: str, arguments: Any = None, **more: Any) -> Any:
         """Claimed, Repeated, ConsentRequired, or the reason of a refusal."""
@@ -152,6 +154,10 @@ class Table:
 
     def end(self, claimed: Claimed, outcome: str = "done", answer: bytes = b"{}") -> Any:
         return self.take(closing.end(self.book, self.at, claim=claimed.claim, outcome=outcome, answer=answer))
+
+    def answer(self, repeated: Repeated) -> bytes:
+        """What is kept of the answer; empty for nothing."""
+        return b"".join(self.bytes[ref] for ref in repeated.claim.answer_refs)
 
     def done(self, name: str, arguments: Any = None, **more: Any) -> Claimed:
         """A call that must go through, and does."""
@@ -258,8 +264,8 @@ class Table:
         self.standing = standing
         self.take(consume.uphold(self.book, self.at, standing=standing))
 
-    def lapse(self, elapsed_s: Mapping[str, float] | None = None) -> Any:
-        return self.take(closing.lapse(self.book, self.at, elapsed_s=elapsed_s or {}))
+    def lapse(self, elapsed_s: Mapping[str, float] | None = None, waited_s: Mapping[str, float] | None = None) -> Any:
+        return self.take(closing.lapse(self.book, self.at, elapsed_s=elapsed_s or {}, waited_s=waited_s or {}))
 
     def run(self, cn: Cn = A) -> Run:
         found = passage.started_run(self.book, caller(cn, self.generation(cn)))
@@ -271,6 +277,10 @@ class Table:
     def last(self, kind: type[T]) -> T:
         """The newest fact of a kind."""
         return next(record.fact for record in reversed(self.records) if isinstance(record.fact, kind))
+
+    def facts(self, kind: type[T]) -> list[T]:
+        """All of a kind, in order."""
+        return [record.fact for record in self.records if isinstance(record.fact, kind)]
 
     def count(self, kind: type) -> int:
         return sum(isinstance(record.fact, kind) for record in self.records)
@@ -297,8 +307,7 @@ class Table:
     def restart(self) -> None:
         """As after kill -9: read what was written, settle what was open."""
         self.book = self.read_again()
-        self.take(closing.settle(self.book, self.at))
-        self.write(BrokerStarted("0", 0))
+        self.take(closing.settle(self.book, self.at, started=STARTED))
 
     def check(self) -> None:
         """What a start reads is what was there; and so is what a snapshot holds."""

@@ -10,7 +10,7 @@ from broker.errors import Malformed, Reason
 from broker.rules.authority import budgets, orders
 from broker.rules.authority.passage import Claimed
 from broker.wire import bodies
-from broker.wire.act_records import RequestOpened, RunStarted
+from broker.wire.act_records import RequestOpened, RunStarted, UsageReported
 from broker.wire.records import ClockAccepted
 from tests.authority.table import AT, SEND, Table
 from tests.proof.cast import A, B, operator
@@ -22,11 +22,11 @@ def limited(table: Table, **limits: int) -> None:
     table.apply(budgets=limits)
 
 
-def report(table: Table, run: str = "", **figures: int) -> Any:
+def report(table: Table, run: str = "", agent: str = "", **figures: int) -> Any:
     values = {"input_tokens": 0, "output_tokens": 0, "cost_micro": 0} | figures
-    return table.take(
-        orders.report_usage(table.book, table.at, request=operator("usage"), run=run or table.run().run, **values)
-    )
+    run = run or ("" if agent else table.run().run)
+    asked = operator("usage")
+    return table.take(orders.report_usage(table.book, table.at, request=asked, run=run, agent=agent, **values))
 
 
 def stop_run(table: Table, run: str) -> Any:
@@ -91,7 +91,7 @@ def test_tokens_and_cost_count_by_what_the_operators_side_reports(
 ) -> None:
     limited(table, **{limit: 100})
     table.done("list")
-    assert report(table, **{figure: below}) is True
+    assert report(table, **{figure: below})
     table.done("list")
     report(table, **{figure: at})
     assert table.call("list") == Reason.BUDGET_EXCEEDED
@@ -154,7 +154,7 @@ def test_a_stopped_run_never_revives(table: Table) -> None:
     assert stop_run(table, run) is True
     assert table.call("list") == Reason.RUN_STOPPED
     assert stop_run(table, run) is False
-    assert report(table, run, input_tokens=1) is False
+    assert report(table, run, input_tokens=1) == ""
     table.restart()
     assert table.call("list") == Reason.RUN_STOPPED
     assert table.lease_request() == Reason.RUN_STOPPED
@@ -193,4 +193,27 @@ def test_a_figure_is_a_whole_number_from_0_up(value: str) -> None:
 
 
 def test_figures_for_a_run_that_is_not_there_are_not_taken(table: Table) -> None:
-    assert report(table, "nothing", input_tokens=1) is False
+    assert report(table, "nothing", input_tokens=1) == ""
+    assert report(table, agent=A, input_tokens=1) == ""
+    assert report(table, agent="nobody", input_tokens=1) == ""
+    assert table.count(UsageReported) == 0
+
+
+def test_figures_of_an_agent_are_its_current_runs(table: Table) -> None:
+    limited(table, max_input_tokens=10)
+    table.done("list")
+    table.done("list", cn=B)
+    assert report(table, agent=A, input_tokens=10) == table.run().run
+    assert table.call("list") == Reason.BUDGET_EXCEEDED
+    table.done("list", cn=B)
+    new_run(table)
+    assert report(table, agent=A, input_tokens=1) == "next"
+    table.done("list")
+    table.enrol(A)
+    assert report(table, agent=A, input_tokens=1) == ""
+
+
+@pytest.mark.parametrize("who", [b"", b'"run":"r","agent":"a",', b'"agent":"NOT A NAME",'])
+def test_figures_name_a_run_or_an_agent(who: bytes) -> None:
+    with pytest.raises(Malformed):
+        bodies.usage_body(b"{" + who + b'"cost_micro":1}')

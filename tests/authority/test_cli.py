@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from broker.wire.names import NAMESPACE_DIRECTIVE
 from lever.exits import Exit
 from tests.authority.desk import Desk, call, code, desk, sent
 from tests.cli.conftest import Cli, Done
+from tests.fakes.soft_key import SoftKey
 from tests.rig import Agent
 
 POLICY = """
@@ -59,8 +61,8 @@ def told(done: Done) -> Any:
     return json.loads(done.stdout)
 
 
-def receipts(lever: Cli) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lever("receipt", "list", "--json").stdout.splitlines()]
+def receipts(lever: Cli, *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lever("receipt", "list", *words, "--json").stdout.splitlines()]
 
 
 def asked(agent: Agent, name: str, arguments: dict[str, Any]) -> str:
@@ -92,6 +94,26 @@ def test_from_a_policy_to_a_receipt(office: Desk, opened: Cli) -> None:
     shown = lever("receipt", "show", receipt["claim"]).stdout
     assert receipt["consent"]["fingerprint"] in shown
     assert '    | argument  "text": "x"' in shown.splitlines()
+
+
+def test_a_receipt_tells_whether_the_security_key_was_touched(office: Desk, opened: Cli) -> None:
+    agent, lever, key = office.rig.enrol("touch-a"), opened, SoftKey("sk-ed25519")
+    with office.rig.allowed_signers.open("a") as file:
+        file.write(f"operator@demo {key.public_line}\n")
+    request = asked(agent, "s__echo", {"path": "/srv/t"})
+    raw = office.approval(request)
+    for flags in (0x00, 0x04):  # ssh-keygen finds both good
+        refused = office.rig.submit(raw, key.sign(NAMESPACE_DIRECTIVE, raw, flags=flags))
+        assert (refused.status_code, refused.json()["reason"]) == (400, "bad_signature")
+        assert "without being touched" in refused.text
+        assert code(call(agent, "s__echo", {"path": "/srv/t"})) == "consent_required"
+    assert office.rig.submit(raw, key.sign(NAMESPACE_DIRECTIVE, raw, flags=0x05)).status_code == 200
+    assert sent(call(agent, "s__echo", {"path": "/srv/t"})) == {"path": "/srv/t"}
+    (receipt,) = [one for one in receipts(lever, "--gestures") if one["agent"]["cn"] == agent.cn]
+    policy = f"policy {receipt['policies'][0]['digest'][:12]}"
+    assert receipt["gestures"] == {"act": "touch and PIN", policy: "no gesture: the key can't tell"}
+    assert "gesture       touch and PIN\n" in lever("receipt", "show", receipt["claim"]).stdout
+    assert "     act: touch and PIN\n" in lever("receipt", "verify").stdout
 
 
 def test_a_read_asks_once_and_the_lease_is_as_the_policy_says(office: Desk, opened: Cli) -> None:

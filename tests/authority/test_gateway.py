@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
+from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Done, Holder, NotSent, Outcome
 from broker.errors import Refused, Unavailable
 from broker.gateway import LOOK_S, Gateway
+from broker.rules.authority import rows
 from broker.turn import Turn
 from broker.wire.act_records import CallEnded, LeaseClosed, ToolChanged
-from broker.wire.records import Draft
+from broker.wire.catalogue import PinnedTool, listing
+from broker.wire.records import BrokerStarted, Draft
+from broker.wire.server_identity import NOBODY
 from broker.wire.verified import Standing
 from tests.authority.desk import code
-from tests.authority.table import TOOLS, Table
+from tests.authority.table import STARTED, TOOLS, Table
 from tests.proof.cast import A, caller
 
 
@@ -27,22 +31,37 @@ class Upstream:
     def __init__(self) -> None:
         self.tools: list[Any] = [one.definition for one in TOOLS]
         self.asked = 0
+        self.seen: Look | None = None
+        self.changes = 0
+        self.looking = asyncio.Lock()
         self.calls: list[bytes] = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.away = False
 
-    async def call(self, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float, /) -> Outcome:
+    async def call(self, holder: Holder, tool: PinnedTool, arguments: bytes, timeout_s: float, /) -> Outcome:
         self.calls.append(arguments)
         return Done(b'{"content":[]}')
 
-    async def definitions(self, server: str, /) -> tuple[Any, ...]:
-        self.asked += 1
-        found = tuple(self.tools)
-        await asyncio.sleep(0)
-        self.meanwhile()
-        if self.away:
-            raise NotSent("s: it can't be started")
-        return found
+    def changed(self) -> None:
+        self.changes += 1
+        self.seen = None
+
+    def looked(self, holder: Holder | None, server: str, /) -> Look | None:
+        return self.seen
+
+    async def look(self, holder: Holder | None, server: str, at: float, since: float, /) -> Look:
+        async with self.looking:
+            if self.seen and self.seen.at > since:
+                return self.seen
+            self.asked += 1
+            found, before = listing("s", NOBODY, self.tools), self.changes
+            await asyncio.sleep(0)
+            self.meanwhile()
+            if self.away:
+                raise NotSent("s: it can't be started")
+            look = Look(at, found)
+            self.seen = look if self.changes == before else None
+            return look
 
     async def stop(self) -> None:
         return
@@ -55,8 +74,8 @@ class Room:
         self.table, self.upstream, self.boot_s = table, Upstream(), 1000.0
         numbers = itertools.count()
         self.gateway = Gateway(
-            Turn(table.book, self), self.upstream, ("s",), lambda: table.at, lambda: self.boot_s,
-            lambda: f"{next(numbers):032x}", self.standing, self, asyncio.ensure_future,
+            Turn(table.book, self), table.bytes.__getitem__, STARTED, self.upstream, ("s",), lambda: table.at,
+            lambda: self.boot_s, lambda: f"{next(numbers):032x}", self.standing, self, asyncio.ensure_future,
         )  # fmt: skip
 
     def append(self, at: Any, drafts: Sequence[Draft], apply: Any) -> None:
@@ -114,7 +133,7 @@ async def test_a_server_that_says_nothing_of_a_change_is_looked_at_again_all_the
 
 @pytest.mark.promise("P22")
 async def test_a_change_while_the_list_is_read_is_not_missed(room: Room) -> None:
-    room.upstream.meanwhile = lambda: room.gateway.changed("s")
+    room.upstream.meanwhile = room.upstream.changed
     assert await room.call("s__list") == "server_unavailable"
     room.upstream.meanwhile = lambda: None
     assert await room.call("s__list") == ""
@@ -127,7 +146,7 @@ async def test_a_change_after_the_list_was_read_is_not_missed_either(room: Room)
     assert await room.call("s__list") == ""
 
     async def standing() -> Standing:
-        room.gateway.changed("s")
+        room.upstream.changed()
         return room.table.standing
 
     room.gateway.standing = standing
@@ -140,13 +159,50 @@ async def test_what_cannot_be_listed_or_read_is_not_called(room: Room) -> None:
     room.upstream.away = True
     assert await room.call("s__list") == "server_unavailable"
     room.upstream.away = False
-    room.upstream.tools.append({"name": "odd", "inputSchema": {"type": "object"}, "description": "\u202e"})
-    assert await room.call("s__list") == "server_unavailable", "one that must not be seen shuts the whole server"
-    room.upstream.tools.pop()
     assert await room.call("s__list") == ""
     room.upstream.away = True
     with pytest.raises(Unavailable):
-        await room.gateway.definitions("s")
+        await room.gateway.listing("s")
+    room.boot_s += LOOK_S
+    assert await room.call("s__list") == "server_unavailable", "what was seen once does not count for ever"
+
+
+@pytest.mark.promise("P22")
+@pytest.mark.parametrize("bad", [
+    {"name": "list", "inputSchema": {"type": "object"}, "description": "\u202e"},
+    {"name": "list", "inputSchema": {"type": "object"}, "description": 7},
+    {"name": "list"},
+    {"name": "list", "description": "Does list.", "inputSchema": {"type": "object"}},
+])  # fmt: skip
+async def test_one_definition_that_must_not_be_accepted_shuts_its_tool_alone(room: Room, bad: Any) -> None:
+    """The last is the accepted one: then two have the name."""
+    if len(bad) == 3 and bad["description"] == "Does list.":
+        room.upstream.tools.append(bad)
+    else:
+        room.upstream.tools = [bad if one["name"] == "list" else one for one in room.upstream.tools]
+    room.table.opened()
+    assert await room.call("s__read") == ""
+    assert await room.call("s__list") == "tool_changed"
+    (changed,) = room.table.facts(ToolChanged)
+    assert (changed.tool, changed.seen_digest) == ("list", bytes(32))
+    listed = rows.tools(room.table.book, "s", await room.gateway.listing("s"))
+    (row,) = [row for row in listed if row["tool"] == "s.list"]
+    assert (row["state"], row["definition"], row["accepted_digest"] is None) == ("unacceptable", None, False)
+    assert row["why"].isascii()
+    assert {row["state"] for row in listed} == {"accepted", "unacceptable"}
+
+
+@pytest.mark.promise("P22")
+async def test_a_call_that_is_refused_anyway_starts_no_server_and_one_that_goes_on_looks_once(room: Room) -> None:
+    for name, why in (("s__drop", "denied_by_rule"), ("s__unlisted", "denied_by_default")):
+        assert await room.call(name) == why
+    assert await room.call("s__list", []) == "invalid_arguments"
+    assert room.upstream.asked == 0
+    assert await room.call("s__ask") == "consent_required", "nobody is asked about what the server does not define"
+    assert room.upstream.asked == 1
+    for _ in range(3):
+        assert await room.call("s__list") == ""
+    assert room.upstream.asked == 1, "a warm call costs nothing more"
 
 
 async def test_calls_that_come_together_look_once(room: Room) -> None:
@@ -182,6 +238,28 @@ async def test_and_is_never_begun_too_late_because_nobody_looked(room: Room) -> 
     assert await room.call("s__read") == ""
     room.boot_s += 90  # not one tick in between
     assert await room.call("s__read") == "consent_required"
+
+
+@pytest.mark.promise("P21")
+async def test_a_suspended_machine_makes_no_lease_wait_longer_for_its_first_read(room: Room) -> None:
+    for suspended_s, answer in ((59.9, ""), (60, "consent_required")):
+        room.table.opened()
+        room.gateway.waited_s()
+        room.boot_s += suspended_s
+        assert await room.call("s__read") == answer
+        room.table.later(90)
+        await room.gateway.lapse()
+
+
+@pytest.mark.promise("P21")
+async def test_a_start_closes_each_lease_by_a_record_before_its_own_and_only_once(table: Table) -> None:
+    id = table.opened()
+    table.done("read")
+    table.later(3)
+    room = Room(table)
+    await asyncio.gather(room.gateway.settle(), room.gateway.settle())
+    assert [record.fact for record in table.records[-2:]] == [LeaseClosed(id, "restart", 1, 3), STARTED]
+    assert table.count(BrokerStarted) == 1
 
 
 @pytest.mark.promise("P23")

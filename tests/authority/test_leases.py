@@ -57,6 +57,31 @@ def test_the_read_that_asked_takes_its_operation_in_the_record_of_its_call(table
     assert (table.the_lease(id).used, table.the_lease(id).started_at) == (1, table.at)
 
 
+@pytest.mark.parametrize("ops", [1, 3])
+def test_other_reads_leave_one_operation_to_the_read_that_asked(table: Table, ops: int) -> None:
+    request = table.asked("read", {"id": 1})
+    table.lease(ops=ops, request=request)
+    others = [table.call(name, {"id": id}) for name, id in (("find", 1), ("read", 2), ("read", 3), ("find", 4))]
+    assert sum(isinstance(answer, Claimed) for answer in others) == ops - 1
+    table.lapse()
+    table.check()
+    claimed = table.call("read", {"id": 1})
+    table.end(claimed, "not_dispatched")
+    table.check()
+    assert isinstance(table.call("read", {"id": 2}), ConsentRequired), "it was not made yet"
+    table.done("read", {"id": 1})
+    assert isinstance(table.call("read", {"id": 1}), ConsentRequired), "it is one, and no more"
+
+
+def test_once_that_read_was_made_nothing_is_kept_for_it(table: Table) -> None:
+    table.opened(ops=2)
+    table.done("read")
+    table.done("find", {"id": 2})
+    table.lapse()
+    table.lease(ops=1, request=str(table.lease_request().request.request))
+    table.done("find", {"id": 2})
+
+
 @pytest.mark.parametrize(("after_s", "open_still"), [(89.999, True), (90, False), (91, False)])
 def test_it_ends_so_many_seconds_after_its_first_read(table: Table, after_s: float, open_still: bool) -> None:
     table.opened()
@@ -98,6 +123,20 @@ def test_a_suspended_machine_does_not_stop_it(table: Table) -> None:
     assert isinstance(table.call("read", elapsed_s={id: 90.0}), ConsentRequired)
     table.lapse({id: 90.0})
     assert closed(table)[0] == "time"
+
+
+@pytest.mark.parametrize("lasts_s", [600, 20])
+def test_nor_does_it_wait_longer_for_its_first_read_while_the_machine_is_suspended(table: Table, lasts_s: int) -> None:
+    """The wall clock stands still. What is signed for less than a minute waits for no longer than that."""
+    id, waits_s = table.opened(lasts_s=lasts_s), min(60, lasts_s)
+    assert isinstance(table.call("read", waited_s={id: float(waits_s)}), ConsentRequired)
+    table.lapse(waited_s={id: waits_s - 0.1})
+    assert isinstance(table.call("read", waited_s={id: waits_s - 0.1}), Claimed)
+    assert isinstance(table.call("find", waited_s={id: 80.0}), Claimed), "once it is read, its seconds count"
+    table.lapse(waited_s={id: 80.0})
+    second = table.lease()
+    table.lapse(waited_s={second: 60.0})
+    assert closed(table) == ("time", 0, 0)
 
 
 def test_a_wall_clock_that_leaps_ahead_closes_it_early(table: Table) -> None:
@@ -286,6 +325,45 @@ def test_one_signature_opens_one_lease(table: Table) -> None:
 def test_a_lease_is_signed_for_now(table: Table) -> None:
     table.call("list")
     assert table.lease(lasts_s=49 * 3600) == Reason.EXPIRY_BEYOND_CAP
+
+
+@pytest.mark.parametrize(("opens_s", "opens"), [(-1, True), (0, True), (1, False), (599, False)])
+def test_it_never_opens_before_the_time_for_which_it_was_signed(table: Table, opens_s: int, opens: bool) -> None:
+    request = table.asked("read")
+    answer = table.lease(request=request, opens_s=opens_s)
+    assert (answer == Reason.NOT_YET_VALID) is not opens
+    assert isinstance(table.call("read"), Claimed) is opens
+
+
+READS: dict[str, tuple[dict[str, Any], bool]] = {
+    "by name": ({"s.list": {"class": "read", "account": "other"}}, True),
+    "by an argument": ({"s.list": {"class": "read", "account": {"pointer": "/account"}}}, True),
+    "no tool": ({}, False),
+    "a mutation": ({"s.list": {"class": "mutation", "account": "other"}}, False),
+    "unclassified": ({"s.list": {"account": "other"}}, False),
+    "one that needs an act each time": ({"s.ask": {"class": "read", "account": "other"}}, False),
+    "a denied one": ({"s.drop": {"class": "read", "account": "other"}}, False),
+    "one that is not accepted": ({"t.read": {"class": "read", "account": "other"}}, False),
+}
+
+
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize("how", READS)
+def test_nobody_is_asked_for_a_lease_under_which_nothing_could_be_read(table: Table, how: str) -> None:
+    tools, usable = READS[how]
+    table.apply(accounts={"other": {}}, tools=tools)
+    table.call("note", {})
+    assert (table.lease_request("other") == Reason.DENIED_BY_DEFAULT) is not usable
+    assert (table.lease("other") == Reason.DENIED_BY_DEFAULT) is not usable
+
+
+@pytest.mark.promise("P20")
+def test_nor_for_an_account_that_a_narrower_layer_alone_knows(table: Table) -> None:
+    table.call("note", {})
+    table.apply(f"agent/{table.run().cn}", accounts={"own": {}},
+                tools={"s.read": {"class": "read", "account": "own"}})  # fmt: skip
+    assert table.lease_request("own") == Reason.UNKNOWN_ACCOUNT
+    assert table.lease("own") == Reason.UNKNOWN_ACCOUNT
 
 
 def test_none_opens_for_an_unknown_account_another_request_or_no_run(table: Table) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from broker.wire.act_records import CallClaimed, CallEnded
+from broker.wire.act_records import CallClaimed, CallEnded, LeaseClosed
 from tests.authority.desk import Desk, asked, call, code, text, until, wide_policy
 from tests.rig import Agent
 
@@ -168,6 +168,8 @@ def test_a_restart_closes_leases_keeps_acts_and_forgets_no_budget(own_house: Des
     house.rig.start()
     agent.close()
     assert house.signed("lease_list").json() == {"leases": []}
+    (closed,) = house.facts(LeaseClosed)
+    assert (closed.reason, closed.operations) == ("restart", 1)
     assert code(call(agent, "s__pid")) == "consent_required"
     assert code(call(agent, "s__echo", {"kept": 1})) == ""
     assert code(call(agent, "s__echo", {"kept": 2})) == ""

@@ -3,16 +3,20 @@ what was just refused."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from broker.errors import Reason
+from broker.rules.authority import orders
 from broker.rules.authority.asking import MAX_PENDING, ConsentRequired
 from broker.rules.authority.passage import Claimed
 from broker.wire.act_records import RequestEnded, RequestOpened
+from broker.wire.names import Fingerprint
+from broker.wire.records import AgentPaused
 from tests.authority.table import SEND, Table
-from tests.proof.cast import A, B
+from tests.proof.cast import A, B, operator
 
 pytestmark = pytest.mark.promise("P20")
 
@@ -42,10 +46,30 @@ def test_eight_wait_and_a_ninth_is_refused_until_one_is_over(table: Table) -> No
     assert table.asked("send", {"to": ["0"]}) == waiting[0], "what waits already is no ninth"
     table.asked("send", SEND, cn=B)
     table.done("list")
-    table.deny(waiting[0])
+    table.approve(waiting[0])
     table.asked("send", {"to": ["one more"]})
     table.later(600)
     flood(table)
+
+
+def test_what_was_refused_in_the_last_ten_minutes_counts_as_if_it_still_waited(table: Table) -> None:
+    """Ever new requests bother the operator eight times in ten minutes, however often they say no."""
+    first, *others = flood(table)
+    table.deny(first)
+    table.later(100)
+    for request in others:
+        assert table.call("send", {"to": ["new"]}) == Reason.TOO_MANY_PENDING
+        assert table.lease_request() == Reason.TOO_MANY_PENDING
+        table.deny(request)
+    table.restart()
+    table.asked("send", SEND, cn=B)
+    table.later(499.999)
+    assert table.call("send", {"to": ["new"]}) == Reason.TOO_MANY_PENDING
+    table.later(0.001)
+    table.asked("send", {"to": ["new"]})
+    assert table.call("send", {"to": ["another"]}) == Reason.TOO_MANY_PENDING
+    table.later(100)
+    table.asked("send", {"to": ["another"]})
 
 
 def test_it_lives_ten_minutes_and_then_is_no_answer_to_anything(table: Table) -> None:
@@ -112,6 +136,78 @@ def test_nobody_is_asked_for_what_would_be_refused_anyway(
 ) -> None:
     assert table.call(name, arguments) == reason
     assert table.count(RequestOpened) == 0
+
+
+def stop_run(table: Table) -> None:
+    table.take(orders.stop_run(table.book, table.at, order=table.order("run_stop"), run=table.run().run))
+
+
+NOW_REFUSED: dict[str, tuple[Reason, Callable[[Table], Any]]] = {
+    "a rule denies it": (Reason.DENIED_BY_RULE, lambda t: t.apply(tiers={"allowed": [], "denied": ["*.*"]})),
+    "it is in no list": (Reason.DENIED_BY_DEFAULT, lambda t: t.apply(tiers={"allowed": ["s.list"]})),
+    "its run is over": (Reason.RUN_STOPPED, stop_run),
+    "its budget is used up": (Reason.BUDGET_EXCEEDED, lambda t: t.apply(budgets={"max_tool_calls": 0})),
+    "everything is stopped": (Reason.EMERGENCY_STOP,
+                              lambda t: t.take(orders.stop_all(t.book, t.at, request=operator("stop")))),
+    "its agent is paused": (Reason.AGENT_PAUSED, lambda t: t.write(AgentPaused(A, Fingerprint("SHA256:key")))),
+}  # fmt: skip
+WAITING: dict[str, Callable[[Table], str]] = {
+    "an act": lambda t: t.asked("send", SEND),
+    "a lease, by a read": lambda t: t.asked("read"),
+    "a lease, by itself": lambda t: str(t.lease_request().request.request),
+}
+
+
+@pytest.mark.parametrize("why", NOW_REFUSED)
+@pytest.mark.parametrize("what", WAITING)
+def test_what_would_now_be_refused_is_not_granted_and_nobody_is_asked_for_it_any_longer(
+    table: Table, what: str, why: str
+) -> None:
+    reason, change = NOW_REFUSED[why]
+    if (what, why) == ("a lease, by itself", "a rule denies it"):
+        reason = Reason.DENIED_BY_DEFAULT  # which rule it is depends on the tool
+    request = WAITING[what](table)
+    change(table)
+    answer = table.approve(request) if what == "an act" else table.lease(request=request)
+    assert answer == reason
+    assert table.last(RequestEnded) == RequestEnded(request, reason)
+    assert table.book.ledger.requests[request].state == "invalidated"
+    assert not table.book.ledger.acts
+    assert not table.book.ledger.leases
+    table.check()
+
+
+@pytest.mark.parametrize(("entry", "reason"), [
+    ({"rules": [{"pointer": "/text", "max_length": 2}]}, Reason.DENIED_BY_ARGUMENT),
+    ({"account": "other"}, Reason.APPROVAL_DIFFERS),
+    ({"resources": [{"pointer": "/text", "kind": "id"}]}, Reason.APPROVAL_DIFFERS),
+    ({"resources": [{"pointer": "/cc", "kind": "id"}]}, Reason.MISSING_RESOURCE),
+])  # fmt: skip
+def test_nor_what_the_policy_sees_otherwise_since(table: Table, entry: dict[str, Any], reason: Reason) -> None:
+    request = table.asked("send", SEND)
+    table.apply(accounts={"other": {}}, tools={"s.send": {"class": "mutation", "account": "mail"} | entry})
+    assert table.approve(request) == reason
+    assert table.book.ledger.requests[request].state == "invalidated"
+
+
+def test_nor_a_lease_for_what_needs_an_act_by_now(table: Table) -> None:
+    request = table.asked("read")
+    table.apply(tools={"s.read": {"class": "mutation", "account": "mail"}})
+    assert table.lease(request=request) == Reason.APPROVAL_DIFFERS
+    assert not table.book.ledger.leases
+
+
+@pytest.mark.parametrize("change", [
+    {"tiers": {"allowed": ["s.send"]}}, {"budgets": {"max_tool_calls": 9}}, {"budgets": {"max_output_tokens": 9}},
+])  # fmt: skip
+def test_a_policy_that_is_looser_or_unrelated_and_figures_that_are_late_end_no_request(
+    table: Table, change: dict[str, Any]
+) -> None:
+    table.done("list")
+    request = table.asked("send", SEND)
+    table.apply(**change)
+    table.later(61)
+    assert table.approve(request) in table.book.ledger.acts
 
 
 @pytest.mark.parametrize("end", ["enrol", "revoke"])

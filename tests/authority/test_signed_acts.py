@@ -15,10 +15,10 @@ from broker.rules.authority.judgement import Unresolved
 from broker.rules.authority.passage import Claimed
 from broker.wire import strict_json
 from broker.wire.act_records import ActEnded, CallClaimed, RequestOpened
-from broker.wire.records import ClockAccepted
+from broker.wire.records import ClockAccepted, DirectiveAdmitted
 from broker.wire.statement import Approval, BoundAction, Instruction
 from broker.wire.verified import NOBODY
-from tests.authority.table import AT, SEND, Table, tool
+from tests.authority.table import AT, SEND, STARTED, TOOLS, Table, tool
 from tests.proof.cast import FIRST_ALONE, SECOND_KEY, A, B, caller, digest
 
 pytestmark = pytest.mark.promise("P20")
@@ -81,7 +81,7 @@ def test_a_crash_between_intent_and_outcome_leaves_it_unknown_and_spent(table: T
     assert table.claim(claimed).outcome == "outcome_unknown"
     assert table.call("send", SEND, call_id="one").claim.outcome == "outcome_unknown"
     assert isinstance(table.call("send", SEND), ConsentRequired)
-    assert table.take(closing.settle(table.book, table.at)) == 0, "once"
+    assert table.take(closing.settle(table.book, table.at, started=STARTED)) == 0, "once"
     note = {"claim": claimed.claim, "note": "it was sent: looked it up"}
     assert table.take(orders.note_outcome(table.book, table.at, order=table.order("outcome_note"), **note)) is True
     assert table.claim(claimed).noted
@@ -282,17 +282,54 @@ def test_a_signature_that_cannot_be_checked_for_now_is_neither_spent_nor_asked_f
     table.done("send", SEND)
 
 
-def test_a_revoked_act_serves_nothing_and_a_claimed_one_cannot_be_revoked(table: Table) -> None:
+def revoke(table: Table, act: str) -> Any:
+    return table.take(orders.revoke_act(table.book, table.at, order=table.order("act_revoke"), id=act))
+
+
+def test_a_revoked_act_serves_nothing_and_one_that_was_executed_cannot_be_revoked(table: Table) -> None:
     act = table.act()
-
-    def revoke() -> Any:
-        return table.take(orders.revoke_act(table.book, table.at, order=table.order("act_revoke"), id=act))
-
-    assert revoke() is True
+    assert revoke(table, act) is True
     assert isinstance(table.call("send", SEND), ConsentRequired)
     act = table.act("send", {"to": ["bob"]})
-    table.call("send", {"to": ["bob"]})
-    assert revoke() is False
+    table.done("send", {"to": ["bob"]})
+    assert revoke(table, act) is False
+
+
+def change_and_accept(table: Table) -> None:
+    table.see(*(tool("send", description="Otherwise.") if one.name == "send" else one for one in TOOLS))
+    table.accept(*TOOLS)
+
+
+TAKEN_BACK: dict[str, tuple[str, Any]] = {
+    "revoked": ("revoked", lambda table, act: revoke(table, act)),
+    "its tool changed, and was accepted again": ("invalidated", lambda table, act: change_and_accept(table)),
+    "its agent revoked": ("invalidated", lambda table, act: table.revoke(A)),
+    "its agent enrolled anew": ("invalidated", lambda table, act: table.enrol(A)),
+    "its key removed for a moment": ("invalidated", lambda table, act: table.uphold(FIRST_ALONE)),
+}
+
+
+@pytest.mark.parametrize("how", TAKEN_BACK)
+def test_an_act_that_is_taken_back_while_its_call_runs_is_no_more_where_that_is_not_sent(
+    table: Table, how: str
+) -> None:
+    act = table.approve(table.asked("send", SEND), signer=SECOND_KEY)
+    claimed = table.call("send", SEND)
+    becomes, take_back = TAKEN_BACK[how]
+    take_back(table, act)
+    assert revoke(table, act) is False, "it is taken back once"
+    assert (table.the_act(act).state, table.claim(claimed).outcome) == ("claimed", ""), "what runs is finished"
+    table.check()
+    table.end(claimed, "not_dispatched")
+    assert table.the_act(act).state == becomes
+    table.check()
+
+
+def test_what_is_sent_though_it_was_taken_back_is_spent(table: Table) -> None:
+    act = table.act()
+    claimed = table.call("send", SEND)
+    assert revoke(table, act) is True
+    assert (table.end(claimed), table.the_act(act).state) == ("done", "claimed")
 
 
 def test_a_restart_keeps_it_and_a_clock_set_back_does_not(table: Table) -> None:
@@ -356,6 +393,20 @@ def test_a_signature_makes_no_denied_tool_callable(table: Table, name: str) -> N
     table.tool_call(name, {})
     table.apply()
     assert table.call(name) in (Reason.DENIED_BY_RULE, Reason.DENIED_BY_DEFAULT)
+
+
+@pytest.mark.promise("P13")
+@pytest.mark.parametrize("kind", ["tool_call", "approval"])
+@pytest.mark.parametrize(("name", "arguments", "reason"), [
+    ("drop", {}, Reason.DENIED_BY_RULE), ("unlisted", {}, Reason.DENIED_BY_DEFAULT),
+    ("send", {"text": "to nobody"}, Reason.MISSING_RESOURCE),
+])  # fmt: skip
+def test_nothing_that_is_signed_for_a_call_that_the_policy_refuses_is_delivered(
+    table: Table, kind: Any, name: str, arguments: Any, reason: Reason
+) -> None:
+    assert table.say(table.statement(BoundAction(kind, "s", name, arguments))) == reason
+    assert table.count(DirectiveAdmitted) == 0
+    assert table.say(table.statement(BoundAction(kind, "s", "send", SEND))) in table.book.directives
 
 
 def test_an_instruction_and_an_approval_of_no_request_allow_nothing(table: Table) -> None:

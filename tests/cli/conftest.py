@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from lever.cli import main
-from tests.forked import forkable
+from tests.forked import Forked, ForkServer, forkable
 from tests.rig import LEVER, Rig, make_key
 
 _FOREIGN = ("LEVER_", "SSH_", "DISPLAY", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "_LEVER")
@@ -93,10 +93,13 @@ class Cli:
         redirect: str = "",
     ) -> Ended:
         """On a terminal of 80 columns. answers: what to type when a text appears there; redirect: as in a shell."""
-        argv = ["/bin/sh", "-c", f'exec "$0" "$@" {redirect}', LEVER, *map(str, words)]
+        argv, environment = [LEVER, *map(str, words)], self.environment(env)
+        if redirect:
+            argv = ["/bin/sh", "-c", f'exec "$0" "$@" {redirect}', *argv]
+        server = None if redirect or not forkable(environment) else Rig.server
         waiting = dict(answers or {})
         screen = b""
-        with _on_terminal(argv, self.folder, self.environment(env)) as (process, master):
+        with _on_terminal(argv, self.folder, environment, server) as (process, master):
             while part := _read(master):
                 screen += part
                 for prompt in [text for text in waiting if text.encode() in screen]:
@@ -107,23 +110,27 @@ class Cli:
 
 @contextmanager
 def _on_terminal(
-    argv: list[str], folder: Path, environment: dict[str, str]
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    argv: list[str], folder: Path, environment: dict[str, str], server: ForkServer | None
+) -> Iterator[tuple[subprocess.Popen[bytes] | Forked, int]]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, _SIZE)
+    process: subprocess.Popen[bytes] | Forked
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *argv],
-            cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-        )  # fmt: skip
+        if server:
+            process = server.start(argv, [slave] * 3, cwd=folder, env=environment, terminal=True)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _TAKE_TERMINAL, *argv],
+                cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            )  # fmt: skip
     finally:
         os.close(slave)
-    with process:
-        try:
-            yield process, master
-        finally:
-            process.kill()
-            os.close(master)
+    try:
+        yield process, master
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
 
 
 def _read(master: int) -> bytes:

@@ -69,12 +69,18 @@ class Past:
 
     def began(self, policy: Any = POLICY) -> Past:
         """A policy in force and a run."""
-        params = {"scope": "instance", "digest": policy.digest.hex()}
-        raw = envelope.encode(Envelope(Instance("demo"), "policy_apply", params, AT))
-        accepted = EnvelopeAccepted("policy_apply", Digest(sha256(raw).digest()), at(120), self.fingerprint)
         applied = Draft(PolicyApplied("instance", policy.digest, self.fingerprint), (policy.raw,))
-        self.entries.append((0, [Draft(accepted, (raw, sign(self.key, NAMESPACE_ADMIN, raw))), applied]))
-        return self.then(1, RunStarted("run-1", *WHO, "call"))
+        ordered = self.ordered("policy_apply", scope="instance", digest=policy.digest.hex())
+        return self.then(0, ordered, applied).then(1, RunStarted("run-1", *WHO, "call"))
+
+    def ordered(self, op: str, **params: str) -> Draft:
+        """An envelope of the operator, accepted."""
+        raw = envelope.encode(Envelope(Instance("demo"), op, params, AT))
+        accepted = EnvelopeAccepted(op, Digest(sha256(raw).digest()), at(120), self.fingerprint)
+        return Draft(accepted, (raw, self.signed(NAMESPACE_ADMIN, raw)))
+
+    def signed(self, namespace: str, raw: bytes) -> bytes:
+        return sign(self.key, namespace, raw)
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -89,7 +95,7 @@ class Past:
         """A statement of the operator and its signature."""
         window = (at(1), at(1), at(600))
         raw = statement.encode(Statement(Instance("demo"), DirectiveId(id), Target(*WHO), *window, action))
-        return raw, sign(self.key, NAMESPACE_DIRECTIVE, raw)
+        return raw, self.signed(NAMESPACE_DIRECTIVE, raw)
 
     def asked(self, arguments: Any, resources: tuple[str, ...] = ("path:a.txt",)) -> Draft:
         raw = frozen.freeze(arguments)
@@ -139,10 +145,12 @@ class Past:
 
     @staticmethod
     def ended(outcome: str = "done", claim: str = "claim-1") -> Draft:
-        return Draft(CallEnded(claim, outcome), (b'{"content":[]}',))
+        answer = b'{"content":[]}'
+        return Draft(CallEnded(claim, outcome, Digest(sha256(answer).digest()), len(answer)), (answer,))
 
-    def noted(self, text: str, claim: str = "claim-1") -> Draft:
-        return Draft(OutcomeNoted(claim, self.fingerprint), (text.encode(),))
+    def noted(self, text: str, claim: str = "claim-1") -> tuple[Draft, Draft]:
+        fact = OutcomeNoted(claim, self.fingerprint)
+        return self.ordered("outcome_note", claim=claim, note=text), Draft(fact, (text.encode(),))
 
     def written(self, *, apart: bool = False) -> Path:
         """Append it to the instance's journal; its state folder. apart: each moment in payload segments of its own."""
@@ -169,9 +177,9 @@ class Past:
             payloads.drop(RealDisk(), folder.path, through)
 
 
-def an_act(instance: Path, arguments: Any = None, key: Path | None = None) -> Past:
+def an_act(instance: Path, arguments: Any = None, key: Path | None = None, past: Past | None = None) -> Past:
     """One call that was asked for, signed, made and done."""
     given = {"path": "a.txt"} if arguments is None else arguments
-    past = Past(instance, key or instance / "keys" / "operator-1").began()
+    past = (past or Past(instance, key or instance / "keys" / "operator-1")).began()
     past.then(2, past.asked(given)).then(3, past.granted(given))
     return past.then(4, past.claimed("act/act-1", given)).then(5, past.ended())

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from broker.wire import catalogue, policy, strict_json
+from broker.wire import catalogue, policy, server_identity, strict_json
 from lever import show
 
 REQUEST = "0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55"
@@ -64,18 +64,22 @@ def a_definition(name: str = "write", **changes: Any) -> dict[str, Any]:
     return {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}} | changes
 
 
+IDENTITY = {"name": "files", "version": "1.0", "reached": server_identity.by_command(["/opt/files", "--root", "/a b"])}
+
+
 def a_tool(definition: dict[str, Any], accepted: dict[str, Any] | None = None) -> dict[str, Any]:
     """A row of tools_list. The digests are looked at by people alone."""
     state = "quarantined" if accepted is None else "accepted" if accepted == definition else "changed"
     return {
-        "tool": f"files.{definition['name']}", "state": state, "digest": "12" * 32,
+        "tool": f"files.{definition['name']}", "state": state, "why": None, "digest": "12" * 32,
         "accepted_digest": "34" * 32 if accepted else None,
+        "identity": IDENTITY, "accepted_identity": IDENTITY if accepted else None,
         "definition": definition, "accepted_definition": accepted,
     }  # fmt: skip
 
 
 def pin(definition: dict[str, Any]) -> catalogue.PinnedTool:
-    return catalogue.pin("files", definition)
+    return catalogue.pin("files", definition, server_identity.read(IDENTITY))
 
 
 def undisguised(text: str) -> bool:

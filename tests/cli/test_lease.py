@@ -107,7 +107,12 @@ def test_a_layer_that_can_not_be_known_is_told(cli: Cli, instance: Path, path: P
     ("account", "policies", "why"),
     [
         ("payroll", in_force(instance=a_policy()), "each read is its own act"),
-        ("elsewhere", in_force(instance=a_policy()), "no policy in force knows an account elsewhere"),
+        ("elsewhere", in_force(instance=a_policy()), "the instance's policy knows no account elsewhere"),
+        (
+            "elsewhere",
+            in_force(instance=a_policy(), **{"agent__worker-a": a_policy(accounts={"elsewhere": {}})}),
+            "the instance's policy knows no account elsewhere",
+        ),
         ("mail", in_force(), "no policy is in force"),
     ],
 )

@@ -41,11 +41,14 @@ def verified(cli: Cli, instance: Path, *words: str | Path) -> tuple[int, dict[st
 def test_a_receipt_says_who_allowed_what_and_when_by_which_bytes(cli: Cli, instance: Path) -> None:
     past = an_act(instance)
     past.written()
-    assert verified(cli, instance) == (0, {"claim-1": {"claim": "claim-1", "ok": True, "problems": [], "dropped": []}})
+    policy, gesture = f"policy {POLICY.digest.hex()[:12]}", "no gesture: the key can't tell"
+    verdict = {"claim": "claim-1", "ok": True, "problems": [], "dropped": []}
+    assert verified(cli, instance) == (0, {"claim-1": verdict | {"gestures": {"act": gesture, policy: gesture}}})
     words = cli("receipt", "verify", "--config", instance)
     assert (words.stdout, words.stderr) == (
-        "ok   claim-1  files.write of worker-a/3\n", "all 1 receipts are ok\n"
-    )  # fmt: skip
+        f"ok   claim-1  files.write of worker-a/3\n     act: {gesture}\n     {policy}: {gesture}\n",
+        "all 1 receipts are ok\n",
+    )
     listed = cli("receipt", "list", "--config", instance).stdout.splitlines()
     assert listed[1].split() == ["claim-1", "2027-01-15T08:00:04Z", "worker-a/3", "files.write", "act", "done"]
     told = json.loads(cli("receipt", "show", "claim-1", "--json", "--config", instance).stdout)
@@ -67,7 +70,7 @@ def test_nothing_in_a_receipt_can_disguise_a_line(cli: Cli, instance: Path) -> N
     resources = (f"path:{HOSTILE}",)
     past.then(2, past.asked(given, resources)).then(3, past.granted(given, resources))
     past.then(4, past.claimed("act/act-1", given, resources=resources)).then(5, past.ended("outcome_unknown"))
-    past.then(6, past.noted(HOSTILE)).written()
+    past.then(6, *past.noted(HOSTILE)).written()
     for words in (("list",), ("show", "claim-1"), ("verify",), ("show", "claim-1", "--json")):
         done = cli("receipt", *words, "--config", instance)
         assert done.status == 0, done.stdout + done.stderr
@@ -102,6 +105,32 @@ def spent_twice(past: Past) -> None:
         4, past.ended(claim="claim-0")
     )
     past.then(5, past.claimed("act/act-1", GIVEN))
+
+
+def another_acts_bytes(past: Past) -> None:
+    """What was signed for one act stands below two."""
+    granted = past.granted(GIVEN)
+    past.then(2, granted).then(3, past.claimed("act/act-1", GIVEN, "claim-0"))
+    past.then(4, with_fact(granted, act="act-2")).then(5, past.claimed("act/act-2", GIVEN))
+
+
+def policy_ordered_again(past: Past) -> None:
+    """The envelope is good, but was used before."""
+    past.then(2, *past.entries[0][1]).then(3, past.claimed("automatic", GIVEN))
+
+
+def noted_by_nobody(past: Past) -> None:
+    past.then(3, past.claimed("automatic", GIVEN)).then(4, past.ended("outcome_unknown"), past.noted("x")[1])
+
+
+def noted_otherwise(past: Past) -> None:
+    past.then(3, past.claimed("automatic", GIVEN)).then(4, past.ended("outcome_unknown"))
+    past.then(5, past.noted("It was done.")[0], past.noted("It was not done.")[1])
+
+
+def note_on_another_call(past: Past) -> None:
+    past.then(3, past.claimed("automatic", GIVEN)).then(4, past.ended("outcome_unknown"))
+    past.then(5, past.noted("x", "claim-2")[0], past.noted("x")[1])
 
 
 def too_late(past: Past) -> None:
@@ -199,6 +228,11 @@ LIES: list[tuple[Callable[[Past], None], str]] = [
     (other_arguments_signed, "act: what was signed says another digest of the arguments"),
     (other_agent, "the act was signed for another call"),
     (spent_twice, "the act was spent before, by claim claim-0"),
+    (another_acts_bytes, "act: what was signed is for another agent, or another act"),
+    (policy_ordered_again, "no signed envelope put its policy in force"),
+    (noted_by_nobody, "no signed envelope noted what came of it"),
+    (noted_otherwise, "note: what was signed is another note"),
+    (note_on_another_call, "note: what was signed is another note"),
     (too_late, "the act did not hold at that time"),
     (ended_before, "its consent was over"),
     (never_granted, "no record of the consent"),

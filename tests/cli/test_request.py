@@ -19,7 +19,7 @@ from broker.wire.times import SECOND
 from lever.exits import Exit
 from tests.cli import said
 from tests.cli.conftest import Cli, Done
-from tests.cli.said import GRANTED, HOSTILE, REQUEST, a_policy, a_request, in_force, undisguised
+from tests.cli.said import GRANTED, HOSTILE, REQUEST, a_request, undisguised
 from tests.cli.test_directive import body_for, signed_by
 from tests.fakes.operator_socket import OperatorSocket, operator_socket
 
@@ -165,24 +165,31 @@ def test_a_request_that_was_answered_is_not_signed_again(cli: Cli, instance: Pat
 
 
 def test_a_request_to_read_is_answered_with_a_lease_as_the_policy_has_it(cli: Cli, instance: Path, path: Path) -> None:
-    layered = in_force(
-        instance=a_policy(accounts={"mail": {"lease_seconds": 60, "lease_operations": 9}}),
-        agent__worker_a=a_policy(),
-        **{"agent__worker-a": a_policy(accounts={"mail": {"lease_seconds": 80, "lease_operations": 5}})},
-    )
-    done, broker = approve(
-        cli, instance, path, a_request(regime="lease", tool="mail.read"), "--json", admin_policy_show=layered
-    )
+    terms = {"terms": {"sensitive": False, "lease_seconds": 60, "lease_operations": 5}}
+    done, broker = approve(cli, instance, path, a_request(regime="lease", tool="mail.read", **terms), "--json")
     assert done.status == 0, done.stderr
+    signed_ones = [route for route, body in broker.asked if body and "signature" in body]
+    assert signed_ones == ["/directive/send"], "one signature: what is shown comes with the request"
     assert signed(broker, instance).action == LeaseAction("mail", 60, 5, REQUEST)
     assert json.loads(done.stdout) == GRANTED[1] | {"seconds": 60, "operations": 5}
-    asked = a_request({"seconds": 30}, regime="lease", tool="")
-    _, broker = approve(cli, instance, path, asked, admin_policy_show=layered)
+    asked = a_request({"seconds": 30}, regime="lease", tool="", **terms)
+    _, broker = approve(cli, instance, path, asked)
     assert signed(broker, instance).action == LeaseAction("mail", 30, 5, REQUEST)
-    sensitive = a_request(regime="lease", account="payroll")
-    done, broker = approve(cli, instance, path, sensitive, admin_policy_show=in_force(instance=a_policy()))
-    assert done.status == Exit.REFUSED
-    assert "each read is its own act" in done.stderr
+
+
+@pytest.mark.parametrize(("terms", "exit", "why"), [
+    (None, Exit.REFUSED, "no policy in force knows it"),
+    ({"sensitive": True, "lease_seconds": 90, "lease_operations": 20}, Exit.REFUSED, "each read is its own act"),
+    ({"sensitive": False, "lease_seconds": 301, "lease_operations": 20}, Exit.VERIFICATION_FAILED, "terms"),
+    ({"sensitive": False, "lease_seconds": True, "lease_operations": 20}, Exit.VERIFICATION_FAILED, "terms"),
+    ({"sensitive": False, "lease_seconds": 90}, Exit.VERIFICATION_FAILED, "terms"), ("long", 6, "terms"),
+])  # fmt: skip
+def test_no_lease_is_signed_that_no_policy_could_allow(
+    cli: Cli, instance: Path, path: Path, terms: Any, exit: Exit, why: str
+) -> None:
+    done, broker = approve(cli, instance, path, a_request(regime="lease", tool="mail.read", terms=terms))
+    assert (done.status, why in done.stderr) == (exit, True), done.stderr
+    assert "/directive/send" not in [route for route, _ in broker.asked]
 
 
 def test_the_list_shows_what_waits_and_all_of_it_on_demand(cli: Cli, instance: Path, path: Path) -> None:

@@ -60,3 +60,26 @@ def test_new_and_stop_are_signed(cli: Cli, instance: Path, path: Path) -> None:
     assert (stop.op, stop.params["run"]) == ("run_stop", "run-2")
     with operator_socket(path, admin_run_stop=(200, {"stopped": False})):
         assert cli("run", "stop", "run-2", *more).status == Exit.REFUSED
+
+
+def test_usage_is_reported_without_a_key_for_the_agents_own_run(cli: Cli, instance: Path, path: Path) -> None:
+    more = ("--config", instance, "--socket", path)
+    given = ("run", "usage", "worker-a", "--input-tokens", "1200", "--cost-cents", "2.5", *more)
+    with operator_socket(path, usage=(200, {"added": True, "run": "run-2"})) as broker:
+        assert cli(*given).stdout == "added to run run-2\n"
+    assert body_for(broker, "/usage") == {
+        "agent": "worker-a",
+        "gen_ai.usage.input_tokens": 1200,
+        "gen_ai.usage.output_tokens": 0,
+        "cost_micro": 25_000,
+    }
+    with operator_socket(path, usage=(200, {"added": False, "run": None})):
+        none = cli(*given)
+    assert (none.status, none.stdout) == (Exit.REFUSED, "")
+    assert "worker-a is in no run" in none.stderr
+
+
+@pytest.mark.parametrize("cents", ["-1", "1.00001", "1,5", ".5", "1e3", "", "٣"])
+def test_an_amount_is_decimal_digits(cli: Cli, instance: Path, cents: str) -> None:
+    done = cli("run", "usage", "worker-a", "--cost-cents", cents, "--config", instance)
+    assert (done.status, "an amount like" in done.stderr) == (Exit.USAGE, True)

@@ -101,7 +101,7 @@ def test_json_data_is_ascii_on_one_line(capsys: pytest.CaptureFixture[str]) -> N
 def test_colour_is_for_terminals(cli: Cli) -> None:
     ended = cli.on_terminal("doctor")
     assert "\x1b[1;31mFAIL" in ended.screen
-    assert "\x1b" not in cli.process("doctor").stdout
+    assert "\x1b" not in cli.forked("doctor").stdout
 
 
 def test_no_colour_if_none_is_wanted(cli: Cli) -> None:

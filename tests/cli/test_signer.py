@@ -116,7 +116,7 @@ def test_a_locked_key_that_a_local_agent_holds_unlocked(
 def signed(cli: Cli, instance: Path, key: Path, **env: str | Path) -> Done:
     """`lever directive sign` without a terminal."""
     words = ("directive", "sign", "worker-a", "--generation", "1", "--instruction", "x", "--key", key)
-    return cli.process(*words, "--config", instance, env={name: str(value) for name, value in env.items()})
+    return cli.forked(*words, "--config", instance, env={name: str(value) for name, value in env.items()})
 
 
 def test_a_locked_key_without_a_terminal_is_told_and_exits_5(cli: Cli, instance: Path, locked: Path) -> None:

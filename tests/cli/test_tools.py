@@ -16,7 +16,7 @@ from broker.wire.names import NAMESPACE_ADMIN
 from lever.exits import Exit
 from tests.cli import said
 from tests.cli.conftest import Cli, Done
-from tests.cli.said import HOSTILE, a_definition, a_tool, pin, undisguised
+from tests.cli.said import HOSTILE, IDENTITY, a_definition, a_tool, pin, undisguised
 from tests.cli.test_directive import body_for, signed_by
 from tests.fakes.operator_socket import OperatorSocket, operator_socket
 
@@ -60,6 +60,58 @@ def test_accept_signs_the_definitions_that_were_shown(cli: Cli, instance: Path, 
     assert pin(write).digest.hex() in done.stderr
     assert "Does read." not in done.stderr, "it is accepted already"
     assert done.stdout.splitlines()[0] == "accepted files.write"
+
+
+@pytest.mark.promise("P22")
+def test_accept_shows_whose_the_tools_are_and_signs_that_too(cli: Cli, instance: Path, path: Path) -> None:
+    done, broker = tools(cli, instance, path, "accept", "files", rows=[a_tool(READ)])
+    assert done.status == 0, done.stderr
+    for expected in ("name: files", "version: 1.0", f"reached: {IDENTITY['reached']}"):
+        assert f"    | {expected}" in done.stderr.splitlines(), done.stderr
+    (tool,) = accepted.parse(attached(broker, instance))[1]
+    assert tool.identity.value == IDENTITY
+    assert "command:" not in done.stderr
+    with (instance / "lever.yaml").open("a") as config:
+        config.write("servers: {files: {command: [/opt/files, --root, /a b], sandbox: none}}\n")
+    done, _ = tools(cli, instance, path, "accept", "files", rows=[a_tool(READ)])
+    assert "    | command: /opt/files --root '/a b'" in done.stderr.splitlines(), "in words, where they are known"
+    other = a_tool(READ) | {"identity": IDENTITY | {"reached": f"command sha256:{'0' * 64}"}}
+    done, _ = tools(cli, instance, path, "accept", "files", rows=[other])
+    assert "command: " not in done.stderr
+    assert "started files by another command than this configuration has" in done.stderr
+    hidden = a_tool(READ) | {"identity": IDENTITY | {"version": "1\u202e0"}}
+    done, broker = tools(cli, instance, path, "accept", "files", rows=[hidden])
+    assert (done.status, "/admin/tools_accept" in [route for route, _ in broker.asked]) == (Exit.REFUSED, False)
+    assert undisguised(done.stderr)
+
+
+@pytest.mark.promise("P22")
+def test_a_server_that_is_another_now_is_told_of_each_of_its_tools(cli: Cli, instance: Path, path: Path) -> None:
+    rows = [a_tool(READ, READ) | {"state": "changed", "identity": IDENTITY | {"version": "2.0"}}]
+    for done in (
+        tools(cli, instance, path, "diff", "files", rows=rows)[0],
+        tools(cli, instance, path, "accept", "files", rows=rows)[0],
+    ):
+        lines = (done.stdout + done.stderr).splitlines()
+        assert '    | -  "version": "1.0"' in lines, lines
+        assert '    | +  "version": "2.0"' in lines
+
+
+@pytest.mark.promise("P22", "P25")
+def test_a_tool_that_must_not_be_accepted_says_why_and_bars_no_other(cli: Cli, instance: Path, path: Path) -> None:
+    odd = a_tool(a_definition("odd")) | {"state": "unacceptable", "why": f"it hides {HOSTILE}", "definition": None}
+    rows = [odd | {"identity": None}, a_tool(READ)]
+    listed, _ = tools(cli, instance, path, "list", "files", rows=rows)
+    assert [line.split()[1] for line in listed.stdout.splitlines()[1:]] == ["unacceptable", "quarantined"]
+    diff, _ = tools(cli, instance, path, "diff", "files", "odd", rows=rows)
+    named, broker = tools(cli, instance, path, "accept", "files", "odd", rows=rows)
+    assert (named.status, "/admin/tools_accept" in [route for route, _ in broker.asked]) == (Exit.REFUSED, False)
+    done, broker = tools(cli, instance, path, "accept", "files", rows=rows)
+    assert done.status == 0, done.stderr
+    assert [tool.name for tool in accepted.parse(attached(broker, instance))[1]] == ["read"]
+    for text in (listed.stderr, diff.stdout, named.stderr, done.stderr):
+        assert "must not be accepted: it hides x" in text
+        assert undisguised(text)
 
 
 def test_accept_by_name_takes_no_others(cli: Cli, instance: Path, path: Path) -> None:

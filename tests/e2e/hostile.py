@@ -70,7 +70,7 @@ def run(rig: Rig, how: str, *words: str, expect: int | None = 0) -> list[str]:
         ended = cli.on_terminal(*words)
         assert expect is None or ended.status == expect, ended.screen
         return lines_of(ended.screen, coloured=True)
-    done = cli(*words) if how == "here" else cli.process(*words, env={"FORCE_COLOR": "1"})
+    done = cli(*words) if how == "here" else cli.forked(*words, env={"FORCE_COLOR": "1"})
     assert expect is None or done.status == expect, done
     # ssh-keygen, which writes to our standard error itself, ends its lines with both.
     return lines_of(done.stdout) + lines_of(done.stderr.replace("\r\n", "\n"))

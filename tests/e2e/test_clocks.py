@@ -14,6 +14,7 @@ from broker.wire.envelope import Envelope
 from broker.wire.names import NAMESPACE_ADMIN, NAMESPACE_DIRECTIVE, Instance, Instant
 from broker.wire.times import SECOND
 from tests.fakes.fake_clock import COMPILER, FakeClock
+from tests.forked import ForkServer
 from tests.rig import Agent, Rig, is_miss, now, pair, sign
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
@@ -22,15 +23,27 @@ HOUR = 3600
 TO_2099 = 73 * 365 * 24 * HOUR
 
 
-@pytest.fixture
-def clock(tmp_path: Path) -> FakeClock:
-    return FakeClock(tmp_path / "clock")
+@pytest.fixture(scope="module")
+def clocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeClock, ForkServer]]:
+    """A clock, and a server whose processes follow it."""
+    clock = FakeClock(tmp_path_factory.mktemp("clock"))
+    server = ForkServer(clock.environment)
+    yield clock, server
+    server.close()
 
 
 @pytest.fixture
-def rig(tmp_path: Path, clock: FakeClock) -> Iterator[Rig]:
+def clock(clocked: tuple[FakeClock, ForkServer]) -> FakeClock:
+    clocked[0].set(0)
+    return clocked[0]
+
+
+@pytest.fixture
+def rig(tmp_path: Path, clock: FakeClock, clocked: tuple[FakeClock, ForkServer]) -> Iterator[Rig]:
     """An instance whose daemon follows the fake clock; the tests and the agents keep the real one."""
-    made = Rig.create(tmp_path / "instance").start(env=clock.environment)
+    made = Rig.create(tmp_path / "instance")
+    made.clocked = clocked[1]
+    made.start(env=clock.environment)
     yield made
     made.close()
 

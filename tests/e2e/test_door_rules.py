@@ -141,7 +141,7 @@ OPERATOR_DOOR = [
     Call("/admin/run_new", _order("run_new", _cn), PAIR, b'"run":'),
     Call("/admin/run_stop", _order("run_stop", _any("run")), PAIR, b'"stopped":false'),
     Call("/admin/stop_lift", _order("stop_lift", _nothing), PAIR, b'"lifted":false'),
-    Call("/usage", lambda rig, agent: {"run": "none"}, 4096, b'"added":false'),
+    Call("/usage", lambda rig, agent: {"agent": agent.cn}, 4096, b'"added":false'),
     Call("/health", says=b'"instance":"demo"'),
 ]
 # What works only where something else was done before; tests/authority goes through each of them.

@@ -15,6 +15,7 @@ from broker.rules.consume import open_for_pointer
 from broker.rules.decision import Decision
 from broker.rules.rates import TokenBucket
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
+from broker.wire.pointer import About
 from broker.wire.records import (
     DirectiveAdmitted,
     DirectiveRevoked,
@@ -41,7 +42,7 @@ class ScriptedChannel:
     told: list[tuple[Cn, DirectiveId]] = field(default_factory=list)
     gate: asyncio.Event | None = None
 
-    async def deliver(self, cn: Cn, id: DirectiveId) -> None:
+    async def deliver(self, cn: Cn, id: DirectiveId, about: About = About.DIRECTIVE) -> None:
         self.told.append((cn, id))
         if self.gate:
             await self.gate.wait()

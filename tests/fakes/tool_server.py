@@ -1,7 +1,9 @@
 """A tool server over standard input and output that does what a test asks of it, good or bad.
 
-Run as a program of its own, with the standard library alone so that it starts at once. Its behaviour towards a caller
-who asks for nothing bad is held to servers made with the official SDK by tests/tool_servers/test_contract.py.
+Run as a program of its own, with the standard library alone so that it starts at once. Its argument is a kind of
+misbehaviour, or a file that is read at the start: a JSON object with a `version` and descriptions by name. Its
+behaviour towards a caller who asks for nothing bad is held to servers made with the official SDK by
+tests/tool_servers/test_contract.py.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 TOOLS = ["echo", "pid", "look", "fails", "refuses", "silent", "stuck", "dies", "garbage", "endless", "chatter",
-         "large", "child", "stranger", "talks", "asks", "progress", "changed", "strange", "nonsense"]  # fmt: skip
+         "large", "child", "stranger", "daemon", "talks", "asks", "progress", "changed", "strange",
+         "nonsense"]  # fmt: skip
 SCHEMA = {"type": "object"}
 NEWER = "2026-07-28"
 
@@ -77,6 +80,8 @@ def call(id: Any, name: str, given: dict[str, Any], line: str) -> None:
             argv = [sys.executable, "-S", "-c", "import time; time.sleep(1000)"]
             child = subprocess.Popen(argv, start_new_session=apart, stdin=subprocess.DEVNULL)
             text(id, str(child.pid))
+        case "daemon":
+            text(id, str(daemon()))
         case "talks":
             for number in range(given["lines"]):
                 sys.stderr.write(f"line {number} \x1b[2J\u202e of trouble\n")
@@ -118,6 +123,20 @@ def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
     raise SystemExit
 
 
+def daemon() -> int:
+    """A grandchild that left: no parent, a session of its own, an empty environment, and none of our pipes."""
+    argv = [sys.executable, "-S", "-c", "import time; time.sleep(1000)"]
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        pid = os.posix_spawn(argv[0], argv, {}, file_actions=[(os.POSIX_SPAWN_DUP2, null, to) for to in (0, 1, 2)])
+        os.write(write, str(pid).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return int(os.read(read, 20))
+
+
 def writable(path: str) -> bool:
     try:
         Path(path).write_text("here")
@@ -148,9 +167,13 @@ def listing(cursor: str | None, how: str) -> dict[str, Any]:
             return {"tools": [{"name": f"t{n}", "inputSchema": SCHEMA} for n in range(2000)]}
         case "deep":
             schema = {**SCHEMA, "properties": json.loads('{"a":' * 90 + "1" + "}" * 90)}
-            return {"tools": [{"name": "deep", "inputSchema": schema}]}
+            return {"tools": [*tools, {"name": "deep", "inputSchema": schema}]}
         case "case":
-            return {"tools": [{"name": "case", "inputSchema": {"type": "object", "Type": "array"}}]}
+            return {"tools": [{"name": "case", "inputSchema": {"type": "object", "Type": "array"}}, *tools]}
+        case "nameless":
+            return {"tools": [None, {"name": "a b", "inputSchema": SCHEMA}, *tools]}
+        case "odd":
+            return {"tools": [{"name": "odd", "description": "\u202eDoes odd.", "inputSchema": SCHEMA}, *tools]}
         case "no list":
             return {"tools": {}}
         case _:
@@ -159,6 +182,7 @@ def listing(cursor: str | None, how: str) -> dict[str, Any]:
 
 def main() -> None:
     how = sys.argv[1] if len(sys.argv) > 1 else ""
+    said: dict[str, str] = json.loads(Path(how).read_text()) if how.startswith("/") else {}
     if how == "exits":
         sys.stderr.write("the token ghp_secret is not valid\n")
         sys.exit(3)
@@ -181,11 +205,14 @@ def main() -> None:
                 answer(id, {"resultType": "input_required", "inputRequests": {"one": wanted}})
             case "initialize":
                 version = message["params"]["protocolVersion"] if how != "old" else "1999-01-01"
-                about = {"name": "fake", "version": "7"}
+                about = {"name": "fake", "version": said.get("version", "7")}
                 capabilities = {"tools": {"listChanged": True}}
                 answer(id, {"protocolVersion": version, "capabilities": capabilities, "serverInfo": about})
             case "tools/list":
-                answer(id, listing((message.get("params") or {}).get("cursor"), how))
+                found = listing((message.get("params") or {}).get("cursor"), how)
+                for tool in found["tools"] if said else ():
+                    tool["description"] = said.get(tool["name"], tool["description"])
+                answer(id, found)
             case "tools/call":
                 call(id, message["params"]["name"], message["params"].get("arguments") or {}, line)
             case "ping":

@@ -41,8 +41,9 @@ class Beside:
 
     @property
     def argv(self) -> list[str]:
-        """How a harness starts the server."""
-        return [LEVER, "agent", "mcp", "--identity", str(self.identity)]
+        """How a harness starts the server; `test_installed.py` starts one that was not forked."""
+        words = [LEVER, "agent", "mcp", "--identity", str(self.identity)]
+        return Rig.server.argv(*words) if Rig.server else words
 
     def enrol(self) -> None:
         bundle = self.rig.folder / f"{self.cn}.json"

@@ -120,8 +120,7 @@ class Office:
 
     def restart(self) -> str:
         self.real.restart()
-        self.do(closing.settle)
-        return self.do(lambda book, now: Decision((Draft(BrokerStarted("0", 0)),)))
+        return self.do(partial(closing.settle, started=BrokerStarted("0", 0)))
 
     def clock(self) -> str:
         self.order("list", admin.take)  # what is written by the clock that was ahead

@@ -47,7 +47,7 @@ ACTS = """
 scheduled    asked:active       asked:active             asked:active       true:revoked
 active       claimed:claimed    claimed:claimed          asked:active       true:revoked
 closed       asked:active       asked:active             asked:active       true:revoked
-running      asked:claimed      in_progress:claimed      asked:claimed      false:claimed
+running      asked:claimed      in_progress:claimed      asked:claimed      true:claimed
 done         asked:claimed      done:claimed             asked:claimed      false:claimed
 failed       asked:claimed      failed:claimed           asked:claimed      false:claimed
 unsent       claimed:claimed    claimed:claimed          asked:active       true:revoked

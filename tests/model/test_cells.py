@@ -189,8 +189,8 @@ RECORDS = {
     "orders": "EnvelopeAccepted",
     # Their cells are in test_authority_cells.py; each is written at crashes in tests/proof/authority_story.py.
     "authority": "PolicyApplied ToolsAccepted ToolChanged RunStarted RunStopped RequestOpened RequestDenied "
-    "RequestEnded ActGranted ActEnded LeaseOpened LeaseClosed CallClaimed CallEnded OutcomeNoted UsageReported "
-    "AllStopped StopLifted",
+    "RequestEnded CallFrozen ActGranted ActEnded LeaseOpened LeaseClosed CallClaimed CallEnded OutcomeNoted "
+    "UsageReported AllStopped StopLifted",
     "no state": "InstanceCreated BrokerStarted BrokerStopped SelftestPassed RequestRefused SignersChanged "
     "PayloadsDropped PointerDelivered PointerFailed",
 }

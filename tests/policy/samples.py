@@ -75,6 +75,7 @@ WHOLE = policy_of(
         "mail.read": {
             "class": "read",
             "account": {"pointer": "/account"},
+            "reviewed": f"sha256:{'1f' * 32}",
             "rules": [{"pointer": "/limit", "min": 1, "max": 50}, {"pointer": "/folder", "in": ["inbox", 1, True]}],
         },
         "files.write": {

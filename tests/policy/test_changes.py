@@ -49,6 +49,16 @@ def both(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
             [("a.b consent", "needed", "none", "wider")],
         ),
         (
+            {"tools": {"a.b": READ}},
+            {"tools": {"a.b": READ | {"reviewed": f"sha256:{'1f' * 32}"}}},
+            [("a.b reviewed", "none", f"sha256:{'1f' * 32}", "wider")],
+        ),
+        (
+            {"tools": {"a.b": READ | {"reviewed": f"sha256:{'2e' * 32}"}}},
+            {"tools": {"a.b": READ | {"reviewed": f"sha256:{'1f' * 32}"}}},
+            [("a.b reviewed", f"sha256:{'2e' * 32}", f"sha256:{'1f' * 32}", "other")],
+        ),
+        (
             {"tools": {"a.b": {"rules": [P]}}},
             {"tools": {"a.b": {}}},
             [("a.b rule", "/p in 1, else deny", "absent", "wider")],
@@ -128,7 +138,19 @@ def test_nothing_changes_between_a_policy_and_itself() -> None:
             {"tools": {"a.b": MUTATION}},
             ["`a.b` is a mutation without `resources`: an act shows its arguments, but no target apart"],
         ),
+        ((), {"budgets": {"max_tool_calls": 5, "max_wall_time_secs": 5}}, []),
+        *(
+            (
+                (),
+                {"budgets": {limit: 5}},
+                [
+                    f"`{limit}` needs figures from the host: without a proxy that reports them (`lever run usage`), "
+                    "every call is refused 60 s after a run began"
+                ],
+            )
+            for limit in ("max_input_tokens", "max_output_tokens", "max_cost_cents")
+        ),
     ],
 )
 def test_warnings(lists: Any, more: dict[str, Any], expected: list[str]) -> None:
-    assert list(warnings(policy_of(*lists, **more))) == expected
+    assert list(warnings(policy_of(*(lists or ((), (), SAFE)), **more))) == expected

@@ -50,6 +50,42 @@ def test_the_table_of_tier_and_class(tier: str, entry: dict[str, Any], annotatio
     assert outcome(ask(tool(**annotations), one_tool(entry, tier=tier))) == expected
 
 
+DESTROYS = tool(destructiveHint=True)
+REVIEWED = READ | {"reviewed": f"sha256:{DESTROYS.digest.hex()}"}
+
+
+@pytest.mark.promise("P22")
+@pytest.mark.parametrize(
+    ("entry", "tier", "expected"),
+    [
+        (REVIEWED, "allowed", "automatic"),
+        (REVIEWED | {"account": "work"}, "allowed", "lease"),
+        (REVIEWED | {"account": "payroll"}, "allowed", "act"),
+        (REVIEWED, "approval", "act"),
+        (REVIEWED, "denied", "denied_by_rule"),
+    ],
+)
+def test_a_read_that_its_server_calls_destructive_is_one_once_this_definition_was_reviewed(
+    entry: dict[str, Any], tier: str, expected: str
+) -> None:
+    told = ask(DESTROYS, one_tool(entry, tier=tier))
+    assert outcome(told) == expected
+    if tier == "allowed":
+        assert any("it was reviewed" in step.text for step in told.steps)
+
+
+@pytest.mark.promise("P22")
+def test_another_definition_another_tool_and_a_narrower_layers_word_are_not_reviewed() -> None:
+    changed = tool(schema={"title": "Another."}, destructiveHint=True)
+    told = ask(changed, one_tool(REVIEWED))
+    assert outcome(told) == "act"
+    assert any("not the definition that was reviewed" in step.text for step in told.steps)
+    other = tool("files.list", destructiveHint=True)
+    assert outcome(ask(other, one_tool(REVIEWED, name="files.list"))) == "act"
+    assert outcome(ask(DESTROYS, [one_tool(READ), one_tool(REVIEWED)])) == "act"
+    assert outcome(ask(DESTROYS, [one_tool(REVIEWED), one_tool(MUTATION)])) == "act"
+
+
 @pytest.mark.promise("P19")
 def test_a_tool_in_no_list_is_refused_and_so_is_every_tool_without_a_policy() -> None:
     policy = policy_of(("files.read",), tools={"files.write": {"class": "mutation"}})

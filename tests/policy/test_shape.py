@@ -17,6 +17,7 @@ from tests.wire.samples import FUZZ, hostile, malformed_or
 LISTS, TOOL, RULE = "/tool_allowlist", "/tools/files.read", "/tools/files.read/rules/0"
 TO = {"pointer": "/to", "kind": "id"}
 READ, MUTATION = {"class": "read"}, {"class": "mutation"}
+DIGEST = f"sha256:{'1f' * 32}"
 
 
 def told(value: Any) -> list[str]:
@@ -80,6 +81,12 @@ def with_rule(**rule: Any) -> dict[str, Any]:
         (with_tool(resources=[{"pointer": "/p", "kind": "x"}]), f"{TOOL}/resources/0/kind", "path, host or id"),
         (with_tool(resources=[TO, TO]), f"{TOOL}/resources/1", 'expected each pointer once; found "/to" again'),
         (with_tool(consent="none"), f"{TOOL}/consent", "expected `class: mutation` beside `consent: none`"),
+        (with_tool(reviewed=DIGEST, **MUTATION), f"{TOOL}/reviewed", "expected `class: read` beside `reviewed`"),
+        (with_tool(reviewed=DIGEST), f"{TOOL}/reviewed", "expected `class: read` beside `reviewed`"),
+        (with_tool(reviewed=DIGEST[7:], **READ), f"{TOOL}/reviewed", "expected sha256: and 64 of 0-9 a-f"),
+        (with_tool(reviewed=DIGEST.upper(), **READ), f"{TOOL}/reviewed", "expected sha256: and 64 of 0-9 a-f"),
+        (with_tool(reviewed=True, **READ), f"{TOOL}/reviewed", "expected sha256: and 64 of 0-9 a-f"),
+        (with_tool(reviewed=None, **READ), f"{TOOL}/reviewed", "expected sha256: and 64 of 0-9 a-f"),
         (with_tool(consent="none", **READ), f"{TOOL}/consent", "expected `class: mutation` beside `consent: none`"),
         (with_tool(consent=False, **MUTATION), f"{TOOL}/consent", "expected none, or no such key"),
         (with_tool(consent="none", account="work", **MUTATION), f"{TOOL}/consent", "expected no `account` beside"),

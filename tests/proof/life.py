@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -134,9 +135,8 @@ class Life:
                 await self.ask("accept the clock", self.turn.accept_clock(at), ends=ends)
             if restored:
                 await self.ask("restore", self.turn.restore(at, restored), ends=ends)
-            await self.ask("settle", self.turn.take(closing.settle, at), ends={LEASES})
-            begins = self.notes.write(at, BrokerStarted("0", recovered.cut_bytes))
-            await self.ask("start", begins, ends=ends)
+            begins = self.turn.take(partial(closing.settle, started=BrokerStarted("0", recovered.cut_bytes)), at)
+            await self.ask("start", begins, ends={LEASES, *ends})
             self._begins_clean(book)
             yield
             end = max(at, book.newest_at)

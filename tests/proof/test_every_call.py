@@ -125,7 +125,7 @@ async def go_on(life: Life, disk: WatchedDisk, moment: Moment) -> None:
     book, _ = restart.read(life.folder, disk)
     async with after.session(Instant(book.newest_at + SECOND)):
         await Story(after, Instant(book.newest_at + SECOND)).selftest()
-    assert len(after.told) == len(moment.told) + 5
+    assert len(after.told) == len(moment.told) + 4
     examine(after, disk, after.told, after.begun)
 
 

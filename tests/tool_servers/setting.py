@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.config import Reference, Sandbox
-from broker.effects.tool_servers import Done, Failed, Holder, ToolServers
+from broker.effects.tool_servers import Done, Failed, Holder, Outcome, ToolServers
+from broker.wire.catalogue import Listing
 from broker.wire.names import Cn, Instant
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +60,22 @@ def text_of(outcome: Done | Failed) -> str:
     return found
 
 
+async def looked(servers: ToolServers, holder: Holder | None = A, server: str = "s") -> Listing:
+    """What the holder's process defines: as it was seen, or as it is seen now."""
+    found = servers.looked(holder, server) or await servers.look(holder, server, 0, -1)
+    return found.listing
+
+
+async def sent(
+    servers: ToolServers, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float
+) -> Outcome:
+    """A call as the gateway makes it, whose tool is accepted as it is seen."""
+    pinned = (await looked(servers, holder, server)).tools[tool]
+    return await servers.call(holder, pinned, arguments, timeout_s)
+
+
 async def ask(servers: ToolServers, tool: str, holder: Holder = A, server: str = "s", **given: Any) -> str:
-    return text_of(await servers.call(holder, server, tool, json.dumps(given).encode(), 30))
+    return text_of(await sent(servers, holder, server, tool, json.dumps(given).encode(), 30))
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from broker.effects.tool_servers import Done, Failed, Holder, NotSent, Unknown
+from broker.wire.catalogue import pin
 from broker.wire.names import Cn
 from broker.wire.strict_json import canonical, parse
 from tests.fakes.tool_server import TOOLS
 from tests.tool_servers.conftest import Make
-from tests.tool_servers.setting import A, AServer, B, Watch, alive, ask, fake, until
+from tests.tool_servers.setting import A, AServer, B, Watch, alive, ask, fake, looked, sent, until
 
 FROZEN = [
     canonical({"a": 1, "b": {"A1": [None, True, False, {"z": None}], "B2": ""}, "c": []}),
@@ -29,7 +30,7 @@ FROZEN = [
 @pytest.mark.parametrize("frozen", FROZEN)
 async def test_every_number_text_and_order_arrives_as_it_was_frozen(make: Make, frozen: bytes) -> None:
     servers = make({"s": AServer()})
-    outcome = await servers.call(A, "s", "echo", frozen, 30)
+    outcome = await sent(servers, A, "s", "echo", frozen, 30)
     assert isinstance(outcome, Done)
     arrived = json.loads(outcome.result)["content"][0]["text"]
     assert dict(dict(exactly(arrived))["params"])["arguments"] == exactly(frozen)
@@ -53,17 +54,17 @@ def exactly(raw: str | bytes) -> Any:
 async def test_arguments_that_are_no_frozen_object_are_never_sent(make: Make, bad: bytes) -> None:
     servers = make({"s": AServer()})
     with pytest.raises(NotSent, match=r"^s: arguments: "):
-        await servers.call(A, "s", "echo", bad, 30)
+        await servers.call(A, pin("s", {"name": "echo", "inputSchema": {"type": "object"}}), bad, 30)
     assert servers.connections == 0, "not even a process was started"
 
 
 async def test_an_error_in_the_result_and_an_error_instead_of_one_are_failures(make: Make) -> None:
     servers = make({"s": AServer()})
-    failed = await servers.call(A, "s", "fails", b"{}", 30)
+    failed = await sent(servers, A, "s", "fails", b"{}", 30)
     assert isinstance(failed, Failed)
     assert failed.is_result
     assert json.loads(failed.error)["content"] == [{"type": "text", "text": "no such branch"}]
-    refused = await servers.call(A, "s", "refuses", b"{}", 30)
+    refused = await sent(servers, A, "s", "refuses", b"{}", 30)
     assert refused == Failed(b'{"code":-32000,"message":"not today","data":{"why":"weather"}}', is_result=False)
 
 
@@ -83,7 +84,7 @@ async def test_after_sending_whatever_is_no_answer_is_unknown(make: Make, tool: 
     servers = make({"s": AServer()})
     pid = int(await ask(servers, "pid"))
     with pytest.raises(Unknown) as caught:
-        await servers.call(A, "s", tool, b"{}", 30)
+        await sent(servers, A, "s", tool, b"{}", 30)
     assert caught.value.why == f"s: {why}"
     if tool not in ("strange", "nonsense"):
         await until(lambda: not alive(pid))
@@ -94,7 +95,7 @@ async def test_an_answer_may_be_as_long_as_the_limit_and_no_longer(make: Make) -
     assert len(await ask(servers, "large", bytes=99_000)) == 99_000
     assert len(await ask(servers, "large", bytes=99_000)) == 99_000, "each call has the whole of it"
     with pytest.raises(Unknown, match="more than 100000 bytes"):
-        await servers.call(A, "s", "large", b'{"bytes":100000}', 30)
+        await sent(servers, A, "s", "large", b'{"bytes":100000}', 30)
 
 
 @pytest.mark.parametrize("tool", ["silent", "stuck", "progress"])
@@ -102,25 +103,25 @@ async def test_nothing_extends_the_deadline_and_the_next_call_gets_a_fresh_proce
     servers = make({"s": AServer()})
     pid = int(await ask(servers, "pid"))
     with pytest.raises(Unknown, match=r"^s: no answer came within 0\.[0-9]+ s"):
-        await servers.call(A, "s", tool, b"{}", 0.3)
+        await sent(servers, A, "s", tool, b"{}", 0.3)
     assert int(await ask(servers, "pid")) != pid
     await until(lambda: not alive(pid))
 
 
 async def test_the_server_s_own_limit_holds_if_it_is_less(make: Make) -> None:
     servers = make({"s": AServer(timeout_s=2)})
-    await servers.call(A, "s", "pid", b"{}", 30)
+    await sent(servers, A, "s", "pid", b"{}", 30)
     with pytest.raises(Unknown, match="no answer came"):
-        await servers.call(A, "s", "silent", b"{}", 3000)
+        await sent(servers, A, "s", "silent", b"{}", 3000)
 
 
 async def test_a_call_that_outlives_a_time_out_of_another_is_finished(make: Make) -> None:
     """The process is given up only when nothing is in hand any more."""
     servers = make({"s": AServer()})
     await ask(servers, "pid")
-    slow = asyncio.create_task(servers.call(A, "s", "silent", b"{}", 1.0))
+    slow = asyncio.create_task(sent(servers, A, "s", "silent", b"{}", 1.0))
     with pytest.raises(Unknown):
-        await servers.call(A, "s", "silent", b"{}", 0.2)
+        await sent(servers, A, "s", "silent", b"{}", 0.2)
     assert not slow.done()
     with pytest.raises(Unknown, match="no answer came within"):
         await slow
@@ -134,18 +135,19 @@ async def test_a_cancelled_call_leaves_the_rest_healthy(
     monkeypatch.setattr("broker.effects.tool_servers.connection.DOUBT_S", 0.5)
     servers = make({"s": AServer()})
     pid = int(await ask(servers, "pid"))
-    call = asyncio.create_task(servers.call(A, "s", tool, b"{}", 30))
+    call = asyncio.create_task(sent(servers, A, "s", tool, b"{}", 30))
     await until(lambda: servers._current["s", A].in_hand == 1)
     await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
+    again = asyncio.create_task(ask(servers, "pid"))
     assert await ask(servers, "pid", B)
     if same:
-        assert int(await ask(servers, "pid")) == pid
+        assert int(await again) == pid
     else:
         with pytest.raises(NotSent, match="did not come back from a call that was cancelled"):
-            await ask(servers, "pid")
+            await again
         await until(lambda: not alive(pid))
 
 
@@ -158,11 +160,11 @@ async def test_upstream_s_own_requests_are_refused(make: Make) -> None:
 @pytest.mark.promise("P36")
 async def test_a_server_that_speaks_only_the_newer_protocol(make: Make) -> None:
     servers = make({"s": fake("newer")})
-    assert await servers.identity("s") == {"name": "fake", "version": "8", "protocolVersion": "2026-07-28"}
+    listing = await looked(servers)
+    assert (len(listing.tools), listing.identity.name, listing.identity.version) == (len(TOOLS), "fake", "8")
     line = json.loads(await ask(servers, "echo", number=9007199254740991))
     assert line["params"]["arguments"] == {"number": 9007199254740991}
-    assert len(await servers.definitions("s")) == len(TOOLS)
-    asked = await servers.call(A, "s", "asks", b"{}", 30)
+    asked = await sent(servers, A, "s", "asks", b"{}", 30)
     assert isinstance(asked, Failed)
     assert json.loads(asked.error)["message"] == "the tool asked for more input, which it does not get"
     assert not asked.is_result
@@ -186,7 +188,8 @@ async def test_each_holder_has_a_process_of_its_own(make: Make) -> None:
 
 async def test_a_server_that_is_not_configured_is_not_there(make: Make) -> None:
     servers = make({"s": AServer()})
-    for ask_it in (servers.call(A, "other", "pid", b"{}", 1), servers.definitions("other"), servers.identity("other")):
+    other = pin("other", {"name": "pid", "inputSchema": {"type": "object"}})
+    for ask_it in (servers.call(A, other, b"{}", 1), servers.look(A, "other", 0, 0)):
         with pytest.raises(NotSent, match=r"^other: there is no such server$"):
             await ask_it
 
@@ -196,7 +199,7 @@ async def test_a_server_that_is_not_configured_is_not_there(make: Make) -> None:
     [
         (fake("exits"), "it ended with exit status 3"),
         (fake("old"), "its greeting is none of a version of the protocol that is known"),
-        (AServer(command=("no-such-program-anywhere",)), "it can't be started: no such file or directory"),
+        (AServer(command=("no-such-program-anywhere",)), "it can't be started: there is no such program"),
         (AServer(command=("true",)), "it ended with exit status 0"),
     ],
     ids=["exits", "old", "absent", "no server"],
@@ -204,15 +207,16 @@ async def test_a_server_that_is_not_configured_is_not_there(make: Make) -> None:
 async def test_what_does_not_start_was_never_asked(make: Make, watch: Watch, server: AServer, why: str) -> None:
     servers = make({"s": server})
     with pytest.raises(NotSent) as caught:
-        await servers.call(A, "s", "pid", b"{}", 30)
+        await sent(servers, A, "s", "pid", b"{}", 30)
     assert caught.value.what == f"s: {why}", "none of the server's own words, which may hold a secret"
     await until(lambda: servers.connections == 0)
     with pytest.raises(NotSent) as caught:
-        await servers.call(A, "s", "pid", b"{}", 30)
+        await sent(servers, A, "s", "pid", b"{}", 30)
     assert caught.value.what == f"s: {why}; it is tried again in 1 s"
 
 
-async def test_a_server_that_never_greets_is_given_up_unasked(make: Make) -> None:
+async def test_a_server_that_never_greets_is_given_up_unasked(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.effects.tool_servers.connection.START_S", 0.3)
     servers = make({"s": fake("mute")})
-    with pytest.raises(NotSent, match="it was not ready in time"):
-        await servers.call(A, "s", "pid", b"{}", 0.3)
+    with pytest.raises(NotSent, match=r"it was not ready within 0.3 s"):
+        await looked(servers)

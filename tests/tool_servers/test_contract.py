@@ -14,7 +14,7 @@ import pytest
 from broker.config import Sandbox
 from broker.effects.tool_servers import Done, Failed, Outcome
 from tests.tool_servers.conftest import Make
-from tests.tool_servers.setting import FAKE, ROOT, A, AServer, alive, children, until
+from tests.tool_servers.setting import FAKE, ROOT, A, AServer, alive, children, looked, sent, until
 
 BIN = Path(sys.executable).parent
 PYTHON = (sys.executable, "-m", "tests.fakes.sdk_tool_server")
@@ -25,15 +25,16 @@ real = pytest.mark.skipif(
 )
 
 
-async def exchange(make: Make, command: Sequence[str], tool: str, arguments: bytes) -> tuple[Any, Outcome, Outcome]:
+async def exchange(
+    make: Make, command: Sequence[str], well: tuple[str, bytes], wrongly: tuple[str, bytes]
+) -> tuple[Any, Outcome, Outcome]:
     """Listed, called well and called wrongly; then stopped."""
     before = children()
     servers = make({"s": AServer(command=tuple(command))}, folder=ROOT)
-    listed = await servers.definitions("s")
-    good = await servers.call(A, "s", tool, arguments, 30)
-    bad = await servers.call(A, "s", "no_such_tool", b"{}", 30)
+    listed = (await looked(servers)).tools
+    good, bad = [await sent(servers, A, "s", *words, 30) for words in (well, wrongly)]
     pids = children() - before
-    assert len(pids) == 2, "one for the list, one for the agent"
+    assert len(pids) == (2 if sys.platform == "linux" else 1), "it, and its keeper"
     await servers.stop()
     await until(lambda: not any(map(alive, pids)))
     return listed, good, bad
@@ -41,8 +42,8 @@ async def exchange(make: Make, command: Sequence[str], tool: str, arguments: byt
 
 @pytest.mark.parametrize("name", SERVERS)
 async def test_listed_called_and_called_wrongly(make: Make, name: str) -> None:
-    listed, good, bad = await exchange(make, SERVERS[name], "echo", b'{"n":1}')
-    assert all(tool["inputSchema"] == {"type": "object"} for tool in listed)
+    listed, good, bad = await exchange(make, SERVERS[name], ("echo", b'{"n":1}'), ("fails", b"{}"))
+    assert all(tool.definition["inputSchema"] == {"type": "object"} for tool in listed.values())
     assert isinstance(good, Done)
     (content,) = json.loads(good.result)["content"]
     assert content["type"] == "text"
@@ -57,21 +58,21 @@ async def test_a_git_server_of_others(make: Make, tmp_path: Path) -> None:
     libraries = (Path(sys.prefix), Path(sys.base_prefix))
     sandbox = Sandbox.model_construct(read=libraries, write=(tmp_path / "repo",), network=False)
     servers = make({"s": AServer(command=(str(GIT),), sandbox=sandbox)})
-    listed = {str(tool["name"]) for tool in await servers.definitions("s")}
-    assert {"git_status", "git_commit"} <= listed
+    assert {"git_status", "git_commit"} <= (await looked(servers)).tools.keys()
     where = {"repo_path": str(tmp_path / "repo")}
-    good = await servers.call(A, "s", "git_status", json.dumps(where).encode(), 30)
+    good = await sent(servers, A, "s", "git_status", json.dumps(where).encode(), 30)
     assert isinstance(good, Done)
     assert "On branch trunk" in json.loads(good.result)["content"][0]["text"]
-    bad = await servers.call(A, "s", "git_status", b'{"repo_path":"/nowhere"}', 30)
+    bad = await sent(servers, A, "s", "git_status", b'{"repo_path":"/nowhere"}', 30)
     assert isinstance(bad, Failed)
 
 
 @real
 async def test_a_time_server_of_others(make: Make) -> None:
     given = b'{"source_timezone":"Europe/Paris","target_timezone":"Asia/Tokyo","time":"12:00"}'
-    listed, good, bad = await exchange(make, (str(TIME),), "convert_time", given)
-    assert [tool["name"] for tool in listed] == ["get_current_time", "convert_time"]
+    wrong = given.replace(b"Paris", b"Atlantis")
+    listed, good, bad = await exchange(make, (str(TIME),), ("convert_time", given), ("convert_time", wrong))
+    assert [*listed] == ["get_current_time", "convert_time"]
     assert isinstance(good, Done)
     assert "Asia/Tokyo" in good.result.decode()
     assert isinstance(bad, Failed)

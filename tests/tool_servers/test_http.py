@@ -13,9 +13,10 @@ import pytest
 
 from broker.config import Reference
 from broker.effects.tool_servers import Failed, NotSent, Unknown
+from broker.wire.server_identity import ServerIdentity
 from tests.fakes import sdk_tool_server
 from tests.tool_servers.conftest import Make
-from tests.tool_servers.setting import A, AServer, B, Watch, ask, text_of, until
+from tests.tool_servers.setting import A, AServer, B, Watch, ask, looked, sent, text_of, until
 from tests.tool_servers.test_calls import FROZEN, exactly
 
 
@@ -33,7 +34,7 @@ def at(url: str, **more: object) -> AServer:
 @pytest.mark.parametrize("frozen", FROZEN)
 async def test_every_number_text_and_order_arrives_as_it_was_frozen(make: Make, url: str, frozen: bytes) -> None:
     servers = make({"s": at(url)})
-    assert exactly(text_of(await servers.call(A, "s", "echo", frozen, 30))) == exactly(frozen)
+    assert exactly(text_of(await sent(servers, A, "s", "echo", frozen, 30))) == exactly(frozen)
 
 
 async def test_each_holder_has_a_session_of_its_own(make: Make, url: str) -> None:
@@ -60,11 +61,11 @@ async def test_credentials_go_into_headers_and_nothing_of_the_environment_does(
 
 async def test_errors_time_outs_and_cancelled_calls(make: Make, url: str) -> None:
     servers = make({"s": at(url)})
-    failed = await servers.call(A, "s", "fails", b"{}", 30)
+    failed = await sent(servers, A, "s", "fails", b"{}", 30)
     assert isinstance(failed, Failed)
     assert failed.is_result
     session = await ask(servers, "session")
-    call = asyncio.create_task(servers.call(A, "s", "silent", b"{}", 30))
+    call = asyncio.create_task(sent(servers, A, "s", "silent", b"{}", 30))
     await until(lambda: servers._current["s", A].in_hand == 1)
     await asyncio.sleep(0)
     call.cancel()
@@ -72,13 +73,15 @@ async def test_errors_time_outs_and_cancelled_calls(make: Make, url: str) -> Non
         await call
     assert await ask(servers, "session") == session, "a sound session goes on"
     with pytest.raises(Unknown, match="no answer came within"):
-        await servers.call(A, "s", "silent", b"{}", 0.3)
+        await sent(servers, A, "s", "silent", b"{}", 0.3)
     assert await ask(servers, "session") != session
 
 
 async def test_the_tools_are_listed(make: Make, url: str) -> None:
     servers = make({"s": at(url)})
-    assert [tool["name"] for tool in await servers.definitions("s")] == list(sdk_tool_server.NAMES)
+    listing = await looked(servers)
+    assert [*listing.tools] == list(sdk_tool_server.NAMES)
+    assert listing.identity == ServerIdentity("sdk", "1", url)
 
 
 async def test_an_answer_has_its_bound(make: Make, url: str) -> None:
@@ -94,10 +97,10 @@ async def test_who_does_not_listen_was_never_asked(make: Make, watch: Watch) -> 
         port = listener.getsockname()[1]
     servers = make({"s": at(f"http://127.0.0.1:{port}/mcp")})
     with pytest.raises(NotSent, match=r"^s: it can't be reached: "):
-        await servers.call(A, "s", "pid", b"{}", 30)
+        await sent(servers, A, "s", "pid", b"{}", 30)
     await until(lambda: servers.connections == 0)
     with pytest.raises(NotSent, match=r"it is tried again in 1 s$"):
-        await servers.call(A, "s", "pid", b"{}", 30)
+        await sent(servers, A, "s", "pid", b"{}", 30)
 
 
 Act = Callable[[int, asyncio.StreamWriter], Awaitable[None]]
@@ -119,6 +122,9 @@ async def misbehaving(act: Act) -> AsyncIterator[str]:
                     about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                              "serverInfo": {"name": "bad", "version": "1"}}  # fmt: skip
                     writer.write(whole(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": about})))
+                elif message["method"] == "tools/list":
+                    tools = {"tools": [{"name": "x", "inputSchema": {"type": "object"}}]}
+                    writer.write(whole(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": tools})))
                 else:
                     writer.write(whole(202, ""))
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -178,7 +184,7 @@ async def test_what_is_no_answer_of_the_server_is_unknown(make: Make, act: Act, 
     async with misbehaving(act) as url:
         servers = make({"s": at(url)})
         with pytest.raises(Unknown, match=why):
-            await servers.call(A, "s", "x", b"{}", 30)
+            await sent(servers, A, "s", "x", b"{}", 30)
         await servers.stop()
 
 
@@ -194,7 +200,7 @@ async def test_what_is_no_answer_of_the_server_is_unknown(make: Make, act: Act, 
 async def test_a_refusal_of_the_call_is_a_failure(make: Make, act: Act, code: int) -> None:
     async with misbehaving(act) as url:
         servers = make({"s": at(url)})
-        outcome = await servers.call(A, "s", "x", b"{}", 30)
+        outcome = await sent(servers, A, "s", "x", b"{}", 30)
         assert isinstance(outcome, Failed)
         assert not outcome.is_result
         assert json.loads(outcome.error)["code"] == code
@@ -213,10 +219,10 @@ async def test_a_call_s_lost_connection_is_no_other_call_s_affair(make: Make) ->
 
     async with misbehaving(act) as url:
         servers = make({"s": at(url)})
-        slow = asyncio.create_task(servers.call(A, "s", "x", b"{}", 30))
+        slow = asyncio.create_task(sent(servers, A, "s", "x", b"{}", 30))
         await until(lambda: len(arrived) == 1)
         with pytest.raises(Unknown, match="the connection was lost"):
-            await servers.call(A, "s", "x", b"{}", 30)
+            await sent(servers, A, "s", "x", b"{}", 30)
         lost.set()
         assert text_of(await slow) == "late"
         await servers.stop()
@@ -227,4 +233,4 @@ async def test_a_session_whose_server_has_gone_sends_nothing(make: Make) -> None
         servers = make({"s": at(url)})
         assert await ask(servers, "x") == "here"
     with pytest.raises(NotSent, match=r"^s: it can't be reached: "):
-        await servers.call(A, "s", "x", b"{}", 30)
+        await sent(servers, A, "s", "x", b"{}", 30)

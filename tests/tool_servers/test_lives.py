@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from broker.effects.tool_servers import NotSent, ToolServers, Unknown
 from broker.errors import Malformed
 from tests.fakes.tool_server import TOOLS
 from tests.tool_servers.conftest import Make
-from tests.tool_servers.setting import A, AServer, B, Watch, alive, ask, children, fake, until
+from tests.tool_servers.setting import A, AServer, B, Watch, alive, ask, children, fake, looked, sent, until
 
 
 async def test_nothing_is_started_before_it_is_used(make: Make) -> None:
@@ -30,7 +32,7 @@ async def test_stop_ends_the_process_its_child_and_what_is_in_hand(make: Make) -
     pid, child = int(await ask(servers, "pid")), int(await ask(servers, "child"))
     assert alive(pid)
     assert alive(child)
-    call = asyncio.create_task(servers.call(A, "s", "stuck", b"{}", 30))
+    call = asyncio.create_task(sent(servers, A, "s", "stuck", b"{}", 30))
     await until(lambda: servers._current["s", A].in_hand == 1)
     await servers.stop()
     assert not alive(pid)
@@ -41,10 +43,44 @@ async def test_stop_ends_the_process_its_child_and_what_is_in_hand(make: Make) -
         await ask(servers, "pid")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is given the orphans of others")
+@pytest.mark.parametrize("end", ["stop", "dies", "garbage", "idle"])
+async def test_what_left_its_parent_its_session_and_its_environment_ends_with_the_server(make: Make, end: str) -> None:
+    other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    servers = make({"s": AServer(idle_s=0.05 if end == "idle" else 300)})
+    gone, pid = int(await ask(servers, "daemon")), 0
+    if end == "idle":
+        await until(lambda: servers.connections == 0)
+    elif end == "stop":
+        pid = int(await ask(servers, "pid"))
+        assert alive(gone), "as long as the server lives"
+        await servers.stop()
+    else:
+        with pytest.raises(Unknown):
+            await sent(servers, A, "s", end, b"{}", 30)
+        await until(lambda: servers.connections == 0)
+    assert (alive(gone), alive(pid), alive(other.pid)) == (False, False, True), "no other child is touched"
+    other.kill()
+    other.wait()
+
+
+async def test_under_its_keeper_a_server_ends_as_it_would_without(make: Make) -> None:
+    """Its status and its signal are told; none of the keeper's own signals is ignored or held back in it."""
+    for command, why in (
+        ("kill -9 $$", "it was ended by signal 9"),
+        ("exit 7", "it ended with exit status 7"),
+        ("trap 'exit 5' PIPE; kill -PIPE $$", "it ended with exit status 5"),
+        ("trap 'exit 6' TERM; kill -TERM $$", "it ended with exit status 6"),
+    ):
+        servers = make({"s": AServer(command=("/bin/sh", "-c", command))})
+        with pytest.raises(NotSent, match=f"^s: {why}$"):
+            await looked(servers)
+
+
 async def test_stop_ends_a_process_that_is_only_starting(make: Make) -> None:
     before = children()
     servers = make({"s": fake("mute")})
-    call = asyncio.create_task(servers.call(A, "s", "pid", b"{}", 30))
+    call = asyncio.create_task(sent(servers, A, "s", "pid", b"{}", 30))
     await until(lambda: bool(children() - before))
     await servers.stop()
     assert children() <= before
@@ -68,7 +104,7 @@ async def test_a_crash_takes_its_children_along_and_the_next_start_waits(make: M
     child = int(await ask(servers, "child"))
     for pause in (1, 2, 4):  # half of 2, 4, 8 ... seconds: chance is 0 here
         with pytest.raises(Unknown):
-            await servers.call(A, "s", "dies", b"{}", 30)
+            await sent(servers, A, "s", "dies", b"{}", 30)
         await until(lambda: servers.connections == 0)
         with pytest.raises(NotSent, match=f"^s: it ended with exit status 3; it is tried again in {pause} s$"):
             await ask(servers, "pid")
@@ -79,7 +115,7 @@ async def test_a_crash_takes_its_children_along_and_the_next_start_waits(make: M
     await until(lambda: not alive(child))
     await ask(servers, "pid")
     with pytest.raises(Unknown):
-        await servers.call(A, "s", "dies", b"{}", 30)
+        await sent(servers, A, "s", "dies", b"{}", 30)
     await until(lambda: servers.connections == 0)
     with pytest.raises(NotSent, match=r"in 1 s$"):
         await ask(servers, "pid")
@@ -97,7 +133,7 @@ async def test_a_process_in_use_is_not_idle(make: Make) -> None:
     servers = make({"s": AServer(idle_s=0.05)})
     await ask(servers, "pid")
     with pytest.raises(Unknown, match="no answer came"):
-        await servers.call(A, "s", "silent", b"{}", 0.5)
+        await sent(servers, A, "s", "silent", b"{}", 0.5)
 
 
 async def test_at_the_bound_the_longest_unused_makes_room_and_a_busy_one_does_not(make: Make) -> None:
@@ -106,7 +142,7 @@ async def test_at_the_bound_the_longest_unused_makes_room_and_a_busy_one_does_no
     assert int(await ask(servers, "pid", A, "s")) == first
     third = int(await ask(servers, "pid", A, "u"))
     assert (alive(first), alive(second), alive(third), servers.connections) == (True, False, True, 2)
-    calls = [asyncio.create_task(servers.call(A, name, "silent", b"{}", 30)) for name in ("s", "u")]
+    calls = [asyncio.create_task(sent(servers, A, name, "silent", b"{}", 30)) for name in ("s", "u")]
     await until(lambda: all(servers._current[name, A].in_hand for name in ("s", "u")))
     with pytest.raises(NotSent, match=r"^all 2 processes and sessions of tool servers are busy$"):
         await ask(servers, "pid", A, "t")
@@ -137,7 +173,7 @@ async def test_a_stampede_never_passes_the_bound(make: Make) -> None:
 async def test_what_a_former_generation_has_ends_after_its_call(make: Make) -> None:
     servers = make({"s": AServer()})
     pid = int(await ask(servers, "pid"))
-    call = asyncio.create_task(servers.call(A, "s", "silent", b"{}", 0.5))
+    call = asyncio.create_task(sent(servers, A, "s", "silent", b"{}", 0.5))
     await until(lambda: servers._current["s", A].in_hand == 1)
     servers.retire(lambda holder: holder == A)
     await asyncio.sleep(0)
@@ -150,11 +186,11 @@ async def test_what_a_former_generation_has_ends_after_its_call(make: Make) -> N
 
 async def test_the_tools_are_listed_page_by_page_as_they_were_said(make: Make) -> None:
     servers = make({"s": AServer(), "paged": fake("pages")})
-    whole = await servers.definitions("s")
-    assert whole == await servers.definitions("paged")
-    assert [tool["name"] for tool in whole] == TOOLS
-    assert whole[0] == {"name": "echo", "description": "Does echo.", "inputSchema": {"type": "object"}}
-    assert await servers.identity("s") == {"name": "fake", "version": "7", "protocolVersion": "2025-11-25"}
+    whole, paged = [(await looked(servers, None, name)).tools for name in ("s", "paged")]
+    definitions = [[tool.definition for tool in tools.values()] for tools in (whole, paged)]
+    assert definitions[0] == definitions[1]
+    assert [*whole] == TOOLS
+    assert definitions[0][0] == {"name": "echo", "description": "Does echo.", "inputSchema": {"type": "object"}}
     assert servers.connections == 2, "no agent's process was needed"
 
 
@@ -163,29 +199,86 @@ async def test_the_tools_are_listed_page_by_page_as_they_were_said(make: Make) -
     [
         ("circle", "a list that never ends"),
         ("for ever", "more than 100 pages"),
-        ("twice", "two have the name echo"),
         ("many", "more than 1000 tools"),
-        ("deep", "nested deeper than 64"),
-        ("case", "keys type and Type differ only in case"),
     ],
 )
 async def test_a_list_that_is_none_is_refused(make: Make, how: str, why: str) -> None:
     servers = make({"s": fake(how, max_output_bytes=1_000_000)})
     with pytest.raises(Malformed, match=why):
-        await servers.definitions("s")
+        await looked(servers)
 
 
 async def test_a_list_of_another_shape_is_no_list(make: Make) -> None:
     servers = make({"s": fake("no list")})
-    with pytest.raises(NotSent, match=r"^s: its tools can't be listed: "):
-        await servers.definitions("s")
+    with pytest.raises(Malformed, match=r"^s: tools: expected an array$"):
+        await looked(servers)
 
 
-async def test_that_the_tools_changed_is_passed_on(make: Make) -> None:
-    told: list[str] = []
-    servers = make({"s": AServer(), "t": AServer()}, on_list_changed=told.append)
-    await ask(servers, "changed", server="t")
-    await until(lambda: told == ["t"])
+async def test_a_look_counts_until_any_process_of_the_server_says_that_its_tools_changed(make: Make) -> None:
+    servers = make({"s": AServer(), "t": AServer()})
+    for holder, name in ((A, "s"), (B, "s"), (A, "t")):
+        await looked(servers, holder, name)
+    tool = (await looked(servers)).tools["pid"]
+    await ask(servers, "changed", B)
+    await until(lambda: servers.looked(A, "s") is None)
+    assert (servers.looked(B, "s"), servers.looked(A, "t") is None) == (None, False)
+    with pytest.raises(NotSent, match=r"^s: its tools may have changed since they were looked at$"):
+        await servers.call(A, tool, b"{}", 30)
+    await looked(servers)
+    assert await servers.call(A, tool, b"{}", 30)
+
+
+async def test_a_call_goes_over_the_connection_that_was_looked_at_or_not_at_all(make: Make) -> None:
+    """What another process was seen to define says nothing of this one."""
+    servers = make({"s": AServer()})
+    tool = (await looked(servers, B)).tools["pid"]
+    for holder in (A, B):
+        await servers.look(None, "s", 0, 0)
+        if holder == B:
+            servers._current["s", B].retire()
+            await until(lambda: servers.connections == 1)
+        with pytest.raises(NotSent, match=r"^s: it ended since its tools were looked at$"):
+            await servers.call(holder, tool, b"{}", 30)
+        assert servers.connections <= 2, "and starts nothing"
+    other = (await looked(servers, B)).tools["pid"]
+    with pytest.raises(NotSent, match="may have changed"):
+        await servers.call(B, replace(other, digest=tool.digest[::-1]), b"{}", 30)  # type: ignore[arg-type]
+
+
+async def test_a_look_that_is_new_enough_is_not_taken_again(make: Make) -> None:
+    servers = make({"s": AServer()})
+    first = await asyncio.gather(*(servers.look(A, "s", 100 + n, 40 + n) for n in range(5)))
+    assert {one.at for one in first} == {100}, "who comes together looks once"
+    assert (await servers.look(A, "s", 159, 99)) is first[0]
+    assert (await servers.look(A, "s", 160, 100)).at == 160
+
+
+async def test_a_change_while_the_list_is_read_makes_the_look_worthless(make: Make) -> None:
+    servers = make({"s": fake("pages")})
+    looking = asyncio.create_task(servers.look(A, "s", 1, 0))
+    await until(lambda: ("s", A) in servers._current and servers._current["s", A]._looking.locked())
+    servers._changed("s")
+    assert (await looking).listing.tools
+    assert servers.looked(A, "s") is None
+
+
+@pytest.mark.promise("P22")
+@pytest.mark.parametrize(
+    ("how", "unfit"),
+    [
+        ("twice", {"echo": "two definitions have this name"}),
+        ("deep", {"deep": "tool: nested deeper than 64"}),
+        ("case", {"case": "tool: keys type and Type differ only in case"}),
+        ("nameless", {"#1": "tool: expected an object, found null", "#2": "name: expected 1 to 128 of A-Z"}),
+    ],
+)
+async def test_a_definition_that_is_none_shuts_its_tool_alone(make: Make, how: str, unfit: dict[str, str]) -> None:
+    servers = make({"s": fake(how)})
+    listing = await looked(servers)
+    assert {name: why[: len(unfit.get(name, ""))] for name, why in listing.unfit.items()} == unfit
+    assert not listing.tools.keys() & unfit.keys()
+    assert len(listing.tools) >= len(TOOLS) - 1
+    await ask(servers, "pid")
 
 
 async def test_what_a_server_says_is_logged_in_bounds_and_escaped(make: Make, caplog: pytest.LogCaptureFixture) -> None:
@@ -208,7 +301,7 @@ async def test_neither_arguments_nor_answers_reach_the_log(make: Make, caplog: p
     await ask(servers, "echo", secret="hunter2")
     for tool in ("garbage", "strange", "nonsense", "refuses"):
         with suppress(Unknown, NotSent):
-            await servers.call(A, "s", tool, b'{"secret":"hunter2"}', 30)
+            await sent(servers, A, "s", tool, b'{"secret":"hunter2"}', 30)
     assert "hunter2" not in caplog.text
     assert "listening" not in caplog.text
 
@@ -256,6 +349,6 @@ class TestCredentials:
         (tmp_path / "token").write_text(content)
         servers: ToolServers = make({"s": AServer(env={"TOKEN": reference})}, environ={"PATH": "/bin"})
         with pytest.raises(NotSent) as caught:
-            await servers.call(A, "s", "pid", b"{}", 30)
+            await sent(servers, A, "s", "pid", b"{}", 30)
         assert caught.value.what == f"s: TOKEN: {why}"
         assert "sec" not in caught.value.what

@@ -14,7 +14,7 @@ import pytest
 from broker.config import Sandbox
 from broker.effects.tool_servers import NotSent, Unknown
 from tests.tool_servers.conftest import Make
-from tests.tool_servers.setting import FAKE, ROOT, A, AServer, alive, ask, children, until
+from tests.tool_servers.setting import FAKE, ROOT, A, AServer, alive, ask, children, sent, until
 
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 PYTHON = Path(os.path.realpath(sys.executable))
@@ -77,21 +77,21 @@ async def test_a_sandbox_that_shows_what_is_the_brokers_is_not_made(
     server = inside(shows(write=shown) if writes else shows(read=shown))
     servers = make({"s": server}, hidden=broker)
     with pytest.raises(NotSent, match=r"^s: its sandbox shows .*, which is the broker's own$"):
-        await servers.call(A, "s", "pid", b"{}", 30)
+        await sent(servers, A, "s", "pid", b"{}", 30)
     assert children() <= before
 
 
 async def test_a_path_that_is_not_there_is_named(make: Make, tmp_path: Path) -> None:
     servers = make({"s": inside(shows(read=(tmp_path / "absent",)))})
     with pytest.raises(NotSent, match=r"^s: its sandbox shows .*/absent, which does not exist$"):
-        await servers.call(A, "s", "pid", b"{}", 30)
+        await sent(servers, A, "s", "pid", b"{}", 30)
 
 
 async def test_without_bubblewrap_it_is_not_run_at_all(make: Make, tmp_path: Path) -> None:
     before = children()
     servers = make({"s": inside(shows())}, environ={"PATH": str(tmp_path)})
     with pytest.raises(NotSent, match=r"^s: its sandbox needs bubblewrap \(bwrap\), which is not installed"):
-        await servers.call(A, "s", "pid", b"{}", 30)
+        await sent(servers, A, "s", "pid", b"{}", 30)
     assert children() <= before
 
 
@@ -102,7 +102,7 @@ async def test_also_a_grandchild_that_left_its_session_ends(make: Make) -> None:
     await ask(servers, "child")
     assert len(children() - before) >= 4, "bubblewrap twice, the server, its children"
     with pytest.raises(Unknown):
-        await servers.call(A, "s", "dies", b"{}", 30)
+        await sent(servers, A, "s", "dies", b"{}", 30)
     await until(lambda: children() <= before)
 
 
@@ -112,21 +112,21 @@ async def test_a_flood_from_inside_is_ended_too(make: Make) -> None:
     await ask(servers, "stranger")
     started = children() - before
     with pytest.raises(Unknown):
-        await servers.call(A, "s", "endless", b"{}", 30)
+        await sent(servers, A, "s", "endless", b"{}", 30)
     await until(lambda: not any(map(alive, started)))
 
 
 BROKER = """
 import asyncio, json, os, sys, time
 from pathlib import Path
-from tests.tool_servers.setting import A, ask
+from tests.tool_servers.setting import AServer, ask
 from tests.tool_servers.test_sandbox import inside, shows
 from broker.effects.tool_servers import ToolServers
 
 async def main():
-    servers = ToolServers({"s": inside(shows())}, folder=Path("/"), environ=os.environ, hidden=[],
+    servers = ToolServers({"s": SERVER}, folder=Path("/"), environ=os.environ, hidden=[],
                           steady=lambda: 0, chance=lambda: 0.0)
-    await ask(servers, "stranger")
+    await ask(servers, "daemon")
     print("ready", flush=True)
     await asyncio.Event().wait()
 
@@ -134,9 +134,10 @@ asyncio.run(main())
 """
 
 
-async def test_kill_9_of_the_broker_leaves_nothing_running() -> None:
+@pytest.mark.parametrize("server", ["inside(shows())", "AServer()"], ids=["sandbox", "none"])
+async def test_kill_9_of_the_broker_leaves_nothing_running(server: str) -> None:
     before = children()
-    argv = (sys.executable, "-c", BROKER)
+    argv = (sys.executable, "-c", BROKER.replace("SERVER", server))
     broker = await asyncio.create_subprocess_exec(*argv, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     assert broker.stdout
     assert await broker.stdout.readline() == b"ready\n"

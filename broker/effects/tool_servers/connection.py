@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
 from mcp import ClientSession, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     CONNECTION_CLOSED,
@@ -23,14 +24,21 @@ from mcp.types import (
     ErrorData,
     Implementation,
     ListToolsRequest,
+    ListToolsResult,
     PaginatedRequestParams,
+    Tool,
     ToolListChangedNotification,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import RootModel, ValidationError
 
+from broker.effects.tool_servers import catalogue
 from broker.effects.tool_servers.link import PASSAGE, Link, Passage
+from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Done, Failed, NotSent, Outcome, Unknown
+from broker.wire import catalogue as definitions
+from broker.wire import server_identity
+from broker.wire.catalogue import PinnedTool
 from broker.wire.strict_json import JsonObject
 
 START_S = 30.0
@@ -41,6 +49,7 @@ _SELF = Implementation(name="lever", version="1")
 for _name in ("client", "mcp.client", "mcp.shared", "httpx2", "httpcore2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
+Request: TypeAlias = CallToolRequest | ListToolsRequest
 Streams: TypeAlias = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 Way: TypeAlias = Callable[[Link], AbstractAsyncContextManager[Streams]]
 """How a server is started or reached. Raises NotSent."""
@@ -57,10 +66,12 @@ class Connection:
         self.used = 0
         self.in_hand = 0
         self.failed = False
-        self.link = Link()
+        self.link = Link(tools_changed=on_changed)
         self.server: JsonObject = {}
+        self.look: Look | None = None
+        self._changes = 0
+        self._looking = asyncio.Lock()
         self._way = way
-        self._on_changed = on_changed
         self._idle_s = idle_s
         self._idle: asyncio.TimerHandle | None = None
         self._free = asyncio.Event()
@@ -87,6 +98,36 @@ class Connection:
         if not self._opened.done():
             self.task.cancel()
 
+    def forget(self) -> None:
+        """Its tools may have changed: no call before another look."""
+        self._changes += 1
+        self.look = None
+
+    def defines(self, tool: PinnedTool) -> bool:
+        """Is this tool, to the last word, what the server defines here, as far as is known?"""
+        return self.look is not None and self.look.listing.tools.get(tool.name) == tool
+
+    async def see(self, server: str, reached: str, at: float, since: float) -> Look:
+        """What this very connection's other end defines; a look from after `since` will do. Raises NotSent, Malformed.
+
+        server: its name here; reached: as in its identity; at: now.
+        """
+        async with self._looking:
+            if self.look and self.look.at > since:
+                return self.look
+            before = self._changes
+            try:
+                async with asyncio.timeout(START_S):
+                    raw = await catalogue.definitions(self.page)
+            except TimeoutError as error:
+                raise NotSent(f"its tools can't be listed: no answer came within {START_S:g} s") from error
+            _learn(self._opened.result(), raw)
+            identity = server_identity.of(self.server.get("name", ""), self.server.get("version", ""), reached)
+            look = Look(at, definitions.listing(server, identity, raw))
+            if self._changes == before:  # else it is out of date already
+                self.look = look
+            return look
+
     @asynccontextmanager
     async def held(self) -> AsyncIterator[ClientSession]:
         """Kept open, and sound when it begins. Raises NotSent."""
@@ -108,16 +149,18 @@ class Connection:
             if not self.in_hand and not self.worn:
                 self._idle = asyncio.get_running_loop().call_later(self._idle_s, self.retire)
 
-    async def call(self, tool: str, arguments: bytes, timeout_s: float) -> Outcome:
-        """Send it once. arguments: frozen. Raises NotSent, Unknown."""
+    async def call(self, tool: PinnedTool, arguments: bytes, timeout_s: float) -> Outcome:
+        """Send it once, where the tool is still defined so. arguments: frozen. Raises NotSent, Unknown."""
         async with self.held() as session:
+            if not self.defines(tool):
+                raise NotSent("its tools may have changed since they were looked at")
             version = session.protocol_version or ""
             if self.link.direct and version in HANDSHAKE_PROTOCOL_VERSIONS:
-                answer = await self._answer(session, self.link.direct.call(tool, arguments, version), timeout_s)
+                answer = await self._answer(session, self.link.direct.call(tool.name, arguments, version), timeout_s)
             else:
                 values = json.loads(arguments)
-                request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=values))
-                answer = await self._answer(session, self._by_sdk(session, request), timeout_s)
+                request = CallToolRequest(params=CallToolRequestParams(name=tool.name, arguments=values))
+                answer = await self._answer(session, self._by_sdk(_whole(session, request)), timeout_s)
         if isinstance(answer, ErrorData):
             return Failed(_encoded(answer.model_dump(mode="json", by_alias=True, exclude_unset=True)), is_result=False)
         return _outcome(answer)
@@ -127,7 +170,7 @@ class Connection:
         request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         async with self.held() as session:
             try:
-                answer = await self._answer(session, self._by_sdk(session, request), START_S)
+                answer = await self._answer(session, self._by_sdk(_unread(session, request)), START_S)
             except Unknown as error:
                 raise NotSent(f"its tools can't be listed: {error.why}") from error
         if isinstance(answer, ErrorData):
@@ -156,12 +199,10 @@ class Connection:
         finally:
             PASSAGE.reset(before)
 
-    async def _by_sdk(
-        self, session: ClientSession, request: CallToolRequest | ListToolsRequest
-    ) -> dict[str, Any] | ErrorData:
+    async def _by_sdk(self, answer: Awaitable[dict[str, Any]]) -> dict[str, Any] | ErrorData:
         passage = PASSAGE.get() or Passage()
         try:
-            return (await session.send_request(request, _Whole)).root
+            return await answer
         except MCPError as error:
             if why := passage.unsent or passage.astray or self.link.lost:
                 raise _no_answer(passage, why) from error
@@ -236,7 +277,6 @@ class Connection:
                 if error.error.code not in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION) or passage.astray:
                     raise
                 await session.discover()
-                await self._learn_headers(session)
         except MCPError as error:
             why = passage.unsent or passage.astray or self.link.lost or f"it answered with error {error.error.code}"
             raise NotSent(why) from error
@@ -247,17 +287,9 @@ class Connection:
         )
         self.server = {**about, "protocolVersion": session.protocol_version}
 
-    async def _learn_headers(self, session: ClientSession) -> None:
-        """The newer protocol repeats some arguments in headers: the SDK takes from the list which."""
-        cursor: str | None = None
-        for _ in range(20):
-            listed = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
-            if not (cursor := listed.next_cursor):
-                return
-
     async def _hear(self, message: IncomingMessage) -> None:
-        if isinstance(message, ToolListChangedNotification):
-            self._on_changed()
+        if isinstance(message, ToolListChangedNotification) and not self.link.direct:  # which hears it sooner
+            self.link.tools_changed()
 
     def _doubt(self, session: ClientSession) -> None:
         """Its call was cancelled: it shows that it lives before it gets another."""
@@ -274,6 +306,25 @@ class Connection:
             self.link.lose("it did not come back from a call that was cancelled")
         finally:
             self._doubts = None
+
+
+async def _whole(session: ClientSession, request: Request) -> dict[str, Any]:
+    return (await session.send_request(request, _Whole)).root
+
+
+async def _unread(session: ClientSession, request: Request) -> dict[str, Any]:
+    """As it came, whatever is in it: for one definition that is none the SDK would refuse the whole list."""
+    data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+    options: CallOptions = {}
+    session._stamp(data, options)
+    return await session._dispatcher.send_raw_request(data["method"], data.get("params"), options)
+
+
+def _learn(session: ClientSession, listed: Iterable[object]) -> None:
+    """The newer protocol repeats some arguments in headers: the SDK takes from the definitions which."""
+    for definition in listed:
+        with suppress(ValidationError):
+            session._absorb_tool_listing(ListToolsResult(tools=[Tool.model_validate(definition)]), complete=False)
 
 
 def _no_answer(passage: Passage, why: str) -> NotSent | Unknown:

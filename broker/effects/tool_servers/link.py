@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Link:
     """One connection. lost: why nothing comes over it any more; worn: no further call is to be sent over it; direct:
-    the way of tool calls past the SDK, where there is one."""
+    the way of tool calls past the SDK, where there is one; tools_changed: takes the server's word that they did."""
 
     lost: str = ""
     worn: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     direct: Direct | None = None
+    tools_changed: Callable[[], None] = lambda: None
 
     def lose(self, why: str) -> None:
         """The first reason stands."""

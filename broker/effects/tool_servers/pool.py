@@ -10,20 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from broker.effects.tool_servers import catalogue, sandbox
+from broker.effects.tool_servers import sandbox
 from broker.effects.tool_servers.connection import Connection, Streams
 from broker.effects.tool_servers.credentials import resolve
 from broker.effects.tool_servers.http import reached
 from broker.effects.tool_servers.link import Link
+from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Holder, NotSent, Outcome, Unknown
 from broker.effects.tool_servers.process import started
 from broker.effects.tool_servers.settings import Server
 from broker.effects.tool_servers.speech import Speech
 from broker.errors import Malformed
 from broker.rules import backoff
-from broker.wire import strict_json
+from broker.wire import server_identity, strict_json
+from broker.wire.catalogue import PinnedTool
 from broker.wire.names import Instant
-from broker.wire.strict_json import JsonObject, as_object
+from broker.wire.strict_json import as_object
 from broker.wire.times import SECOND
 
 MOST = 64
@@ -47,7 +49,7 @@ class ToolServers:
 
     servers: by name; folder: where commands run, and what relative words in them stand for; environ: the broker's
     environment; hidden: the broker's files and folders; steady: a clock that nobody sets; chance: random, from 0 up
-    to 1; on_list_changed: a server says that its tools changed, as often as it likes; most: connections at one moment.
+    to 1; most: connections at one moment.
     """
 
     def __init__(
@@ -59,7 +61,6 @@ class ToolServers:
         hidden: Sequence[Path],
         steady: Callable[[], Instant],
         chance: Callable[[], float],
-        on_list_changed: Callable[[str], None] = lambda server: None,
         most: int = MOST,
     ) -> None:
         self._servers = dict(servers)
@@ -68,7 +69,6 @@ class ToolServers:
         self._hidden = tuple(hidden)
         self._steady = steady
         self._chance = chance
-        self._on_list_changed = on_list_changed
         self._most = most
         self._current: dict[_Key, Connection] = {}
         self._all: set[Connection] = set()
@@ -76,25 +76,23 @@ class ToolServers:
         self._uses = 0
         self._stopped = False
 
-    async def call(self, holder: Holder, server: str, tool: str, arguments: bytes, timeout_s: float) -> Outcome:
+    async def call(self, holder: Holder, tool: PinnedTool, arguments: bytes, timeout_s: float) -> Outcome:
         """Call a tool once, with these frozen arguments: one JSON object.
 
-        timeout_s: for starting and answering together; the server's own limit, if that is less. Raises NotSent when
-        provably nothing was sent, Unknown when that is not known. A cancelled call may have been carried out.
+        Over the connection that was looked at, and only while the tool is defined there so. timeout_s: for the answer;
+        the server's own limit, if that is less. Raises NotSent when provably nothing was sent, Unknown when that is
+        not known. A cancelled call may have been carried out.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(timeout_s, self._server(server).timeout_s)
+        server, limit_s = tool.server, min(timeout_s, self._server(tool.server).timeout_s)
         try:
             as_object(strict_json.parse(arguments, "arguments"), "arguments")
         except Malformed as error:
             raise NotSent(f"{server}: {error}") from error
+        if not (connection := self._sound((server, holder))):
+            raise NotSent(f"{server}: it ended since its tools were looked at")
+        self._use(connection)
         try:
-            async with asyncio.timeout_at(deadline):
-                connection = await self._ready((server, holder))
-        except TimeoutError as error:
-            raise NotSent(f"{server}: it was not ready in time") from error
-        try:
-            outcome = await connection.call(tool, arguments, deadline - loop.time())
+            outcome = await connection.call(tool, arguments, limit_s)
         except NotSent as error:
             raise NotSent(f"{server}: {error.what}") from error
         except Unknown as error:
@@ -102,21 +100,26 @@ class ToolServers:
         self._failures.pop((server, holder), None)
         return outcome
 
-    async def definitions(self, server: str) -> tuple[JsonObject, ...]:
-        """Every Tool that it lists, as it says it. Raises NotSent, Malformed."""
-        connection = await self._ready((server, None))
+    def looked(self, holder: Holder | None, server: str) -> Look | None:
+        """The last look at what this holder's own process or session defines, as long as it counts."""
+        connection = self._sound((server, holder))
+        return connection.look if connection else None
+
+    async def look(self, holder: Holder | None, server: str, at: float, since: float) -> Look:
+        """What a server defines on this holder's connection, or on the broker's own; it is started if need be.
+
+        at: now; since: a look from later than that is good enough. Raises NotSent, Malformed.
+        """
+        connection = await self._ready((server, holder))
         try:
-            found = await catalogue.definitions(connection.page)
+            found = await connection.see(server, _reached(self._server(server)), at, since)
         except NotSent as error:
             raise NotSent(f"{server}: {error.what}") from error
         except Malformed as error:
             raise Malformed(f"{server}: {error.where}", error.why) from error
-        self._failures.pop((server, None), None)
+        if holder is None:  # an agent's process has to answer a call
+            self._failures.pop((server, None), None)
         return found
-
-    async def identity(self, server: str) -> JsonObject:
-        """What it says it is: its serverInfo, and `protocolVersion`. Raises NotSent."""
-        return dict((await self._ready((server, None))).server)
 
     def retire(self, former: Callable[[Holder], bool]) -> None:
         """End what such holders have: their calls in hand go on, then their processes and sessions end."""
@@ -147,31 +150,44 @@ class ToolServers:
         """A sound connection, opened if need be. Raises NotSent."""
         server = self._server(key[0])
         connection = await self._connection(key, server)
-        self._uses += 1
-        connection.used = self._uses
+        self._use(connection)
         try:
             async with connection.held():
                 return connection
         except NotSent as error:
             raise NotSent(f"{key[0]}: {error.what}") from error
 
+    def _use(self, connection: Connection) -> None:
+        self._uses += 1
+        connection.used = self._uses
+
+    def _sound(self, key: _Key) -> Connection | None:
+        found = self._current.get(key)
+        return found if found and not found.worn else None
+
     async def _connection(self, key: _Key, server: Server) -> Connection:
         while True:
             if self._stopped:
                 raise NotSent(f"{key[0]}: the broker is stopping")
-            if (found := self._current.get(key)) and not found.worn:
+            if found := self._sound(key):
                 return found
             self._check_pause(key)
             if len(self._all) < self._most:
                 break
             await self._make_room()
         connection = Connection(
-            lambda link: self._way(key[0], server, link), lambda: self._on_list_changed(key[0]), server.idle_s
+            lambda link: self._way(key[0], server, link), lambda: self._changed(key[0]), server.idle_s
         )
         self._current[key] = connection
         self._all.add(connection)
         connection.task.add_done_callback(lambda _: self._ended(key, connection))
         return connection
+
+    def _changed(self, server: str) -> None:
+        """It says so on one connection, and is believed of all."""
+        for (name, _), connection in self._current.items():
+            if name == server:
+                connection.forget()
 
     async def _make_room(self) -> None:
         """Wait for one to end: one that is ending, else the one unused for longest. Raises NotSent."""
@@ -224,5 +240,13 @@ class ToolServers:
             environment["HOME"] = sandbox.HOME
             argv = sandbox.confined(argv, server.sandbox, self._environ, self._hidden)
         speech = Speech(name, self._steady)
-        async with started(argv, environment, self._folder, link, speech, server.max_output_bytes) as streams:
+        kept = server.sandbox is None  # a sandbox's own end ends all that is in it
+        async with started(
+            argv, environment, self._folder, link, speech, server.max_output_bytes, kept=kept
+        ) as streams:
             yield streams
+
+
+def _reached(server: Server) -> str:
+    """How it is reached, as the operator accepts it."""
+    return server_identity.by_url(server.url) if server.url else server_identity.by_command(server.command or ())

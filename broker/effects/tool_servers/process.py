@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import shutil
 import signal
+import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -24,6 +26,8 @@ from broker.effects.tool_servers.outcome import NotSent
 from broker.effects.tool_servers.speech import Speech
 
 GRACE_S = 2.0
+_KEEPER = Path(__file__).with_name("keeper.py")
+_CAN_KEEP = sys.platform == "linux"
 LAST_WORDS_S = 0.2
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
@@ -31,14 +35,24 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObj
 
 @asynccontextmanager
 async def started(
-    argv: Sequence[str], environment: Mapping[str, str], folder: Path, link: Link, speech: Speech, most_bytes: int
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    link: Link,
+    speech: Speech,
+    most_bytes: int,
+    *,
+    kept: bool = False,
 ) -> AsyncIterator[Streams]:
-    """The process and its two streams. most_bytes: what it may write for each call in hand. Raises NotSent."""
+    """The process and its two streams. most_bytes: what it may write for each call in hand. Raises NotSent.
+
+    kept: nothing else sees to it that what leaves its process group ends with it.
+    """
     send, received = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
     outgoing, written = anyio.create_memory_object_stream[SessionMessage](math.inf)
     with send, received, outgoing, written:
-        child = _Child(send, link, speech, most_bytes)
-        transport = await _spawn(child, argv, environment, folder)
+        child = _Child(send, link, speech, most_bytes, kept and _CAN_KEEP)
+        transport = await _spawn(child, _kept(argv, environment, folder) if child.kept else argv, environment, folder)
         writer = asyncio.get_running_loop().create_task(_write(written, child))
         link.direct = child.direct
         polite = False
@@ -52,8 +66,16 @@ async def started(
                 if polite and not child.condemned:
                     await _leave(transport, child)
             finally:
-                _kill(transport)
+                _kill(transport, child.kept)
                 await asyncio.shield(_gone(transport, child))
+
+
+def _kept(argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[str, ...]:
+    """The words that start it under its keeper. Raises NotSent."""
+    program = folder / argv[0] if "/" in argv[0] else argv[0]
+    if not shutil.which(program, path=environment.get("PATH")):
+        raise NotSent("it can't be started: there is no such program")
+    return (sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), *argv)
 
 
 async def _spawn(
@@ -76,7 +98,7 @@ async def _spawn(
     except asyncio.CancelledError:  # half started: only who has it whole can end it with all its children
         with suppress(OSError):
             transport = await starting
-            _kill(transport)
+            _kill(transport, child.kept)
             await _gone(transport, child)
         raise
 
@@ -95,8 +117,14 @@ class _Child(asyncio.SubprocessProtocol):
     """Follows one process: its lines become messages; what is not one, or is too much, ends it."""
 
     def __init__(
-        self, send: MemoryObjectSendStream[SessionMessage | Exception], link: Link, speech: Speech, most_bytes: int
+        self,
+        send: MemoryObjectSendStream[SessionMessage | Exception],
+        link: Link,
+        speech: Speech,
+        most_bytes: int,
+        kept: bool,
     ) -> None:
+        self.kept = kept
         self.exited = asyncio.Event()
         self.gone = asyncio.Event()
         self.condemned = False
@@ -127,7 +155,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._send.close()
         self.direct.end(why)
         if self._transport:
-            _kill(self._transport)
+            _kill(self._transport, self.kept)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -194,6 +222,8 @@ class _Child(asyncio.SubprocessProtocol):
             return
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self.settled()
+        elif message.method == "notifications/tools/list_changed":
+            self._link.tools_changed()  # before any answer that comes after it
         self._send.send_nowait(SessionMessage(message))
 
 
@@ -206,8 +236,12 @@ async def _leave(transport: asyncio.SubprocessTransport, child: _Child) -> None:
             await child.exited.wait()
 
 
-def _kill(transport: asyncio.SubprocessTransport) -> None:
-    """Whatever is left of its session."""
+def _kill(transport: asyncio.SubprocessTransport, kept: bool) -> None:
+    """Whatever is left of its session; of all that it started, where it has a keeper."""
+    if kept:
+        with suppress(ProcessLookupError):
+            transport.terminate()
+        return
     # The group's number stays taken as long as anything is in the group, and numbers come round too slowly to have
     # been given to a stranger in the moment since the leader ended.
     with suppress(ProcessLookupError, PermissionError):
@@ -221,6 +255,9 @@ async def _gone(transport: asyncio.SubprocessTransport, child: _Child) -> None:
             await child.exited.wait()
             transport.close()
             await child.gone.wait()
+    if not child.exited.is_set():  # a keeper whose charge can't be killed
+        with suppress(ProcessLookupError):
+            transport.kill()
 
 
 def _ending(status: int) -> str:

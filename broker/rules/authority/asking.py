@@ -1,4 +1,5 @@
-"""Asking the operator: once for the same thing, a few things at a time, and not again what was just refused."""
+"""Asking the operator: once for the same thing, a few things at a time, not again what was just refused, and less the
+more was refused."""
 
 from __future__ import annotations
 
@@ -44,12 +45,12 @@ def ask(
     pending = [one for one in of_agent if one.state is RequestState.PENDING and now < one.expires_at]
     if same := next((one for one in pending if _about(one) == _about(wanted)), None):
         return Decision((), ConsentRequired(same, other_arguments))
-    for one in of_agent:
-        again_at = one.ended_at + DENIED_S * SECOND
-        if one.state is RequestState.DENIED and now < again_at and _digest(one) == _digest(wanted):
-            return asked.refuse(Reason.REQUEST_DENIED, one.note or "the operator said no")
-    if len(pending) >= MAX_PENDING:
-        return asked.refuse(Reason.TOO_MANY_PENDING, f"{MAX_PENDING} requests wait for the operator")
+    denied = [one for one in of_agent if one.state is RequestState.DENIED and now < one.ended_at + DENIED_S * SECOND]
+    if same := next((one for one in denied if _digest(one) == _digest(wanted)), None):
+        return asked.refuse(Reason.REQUEST_DENIED, same.note or "the operator said no")
+    if len(pending) + len(denied) >= MAX_PENDING:
+        counted = f"{len(pending)} requests wait for the operator, {len(denied)} were refused in the last 10 minutes"
+        return asked.refuse(Reason.TOO_MANY_PENDING, counted)
     opened = Request(
         wanted.request, wanted.cn, wanted.generation, wanted.run, wanted.regime, wanted.tool, wanted.account,
         wanted.resources, wanted.args_digest, wanted.tool_digest, wanted.policies, now, wanted.expires_at, (), args,

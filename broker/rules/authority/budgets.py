@@ -12,7 +12,7 @@ from broker.wire.times import SECOND
 
 UNREPORTED_S = 60
 MICRO_A_CENT = 10_000
-_OF_USAGE = ("max_input_tokens", "max_output_tokens", "max_cost_cents")
+OF_USAGE = ("max_input_tokens", "max_output_tokens", "max_cost_cents")
 
 
 def limits(layers: Sequence[Policy]) -> Budgets:
@@ -45,7 +45,7 @@ def exceeded(run: Run | None, layers: Sequence[Policy], now: Instant) -> tuple[R
         limit = getattr(allowed, f"max_{name}")
         if limit is not None and count >= limit:
             return Reason.BUDGET_EXCEEDED, f"{name} {count}/{limit}"
-    by_figures = any(getattr(allowed, name) is not None for name in _OF_USAGE)
+    by_figures = any(getattr(allowed, name) is not None for name in OF_USAGE)
     if run and by_figures and now - max(run.usage_at, run.started_at) > UNREPORTED_S * SECOND:
         return Reason.USAGE_UNREPORTED, f"no figures of tokens or cost for {UNREPORTED_S} s"
     return None

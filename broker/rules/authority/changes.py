@@ -79,6 +79,12 @@ def _entry(name: str, old: ToolEntry, new: ToolEntry) -> Iterator[Change]:
     if old.needs_no_consent is not new.needs_no_consent:
         was, now = ("none" if each.needs_no_consent else "needed" for each in (old, new))
         yield Change(f"{name} consent", was, now, _direction(old.needs_no_consent, new.needs_no_consent))
+    if old.reviewed != new.reviewed:
+        was, now = (f"sha256:{each.reviewed.hex()}" if each.reviewed else "none" for each in (old, new))
+        other = old.reviewed is not None and new.reviewed is not None
+        yield Change(
+            f"{name} reviewed", was, now, "other" if other else _direction(*map(bool, (old.reviewed, new.reviewed)))
+        )
     if old.account != new.account:
         yield Change(f"{name} account", _account(old), _account(new), "other")
     yield from _sets(f"{name} resource", set(map(_operand, old.resources)), set(map(_operand, new.resources)))

@@ -8,13 +8,13 @@ from typing import Final
 from broker.errors import Reason
 from broker.rules.admin import Order, flaw_of
 from broker.rules.admit import Flaw, Terms, flaws_of
-from broker.rules.authority import leases, spans
+from broker.rules.authority import hindrance, leases, spans
 from broker.rules.authority.entries import ActState, RequestState
 from broker.rules.authority.entries import Request as Waiting
 from broker.rules.authority.ledger import KEEP_S
 from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
-from broker.wire.act_records import ActEnded, ActGranted, LeaseOpened, RequestDenied
+from broker.wire.act_records import ActEnded, ActGranted, LeaseOpened, RequestDenied, RequestEnded
 from broker.wire.names import Cn, Instant
 from broker.wire.records import Draft
 from broker.wire.statement import Approval, LeaseAction, Statement
@@ -58,6 +58,8 @@ def approve(
         return request.refuse(
             Reason.APPROVAL_DIFFERS, "what was signed is not what was asked for", "look again: lever request show ID"
         )
+    if found := hindrance.of(book, now, waiting):
+        return _ended(request, waiting, found)
     fact = ActGranted(
         statement.directive_id, action.request_id, statement.target.cn, statement.target.generation,
         f"{action.tool}.{action.op}",
@@ -77,17 +79,19 @@ def open_lease(
     assert isinstance(action, LeaseAction)
     if flaw := _lease_flaw(book, now, statement, action):
         return request.refuse(*flaw)
+    waiting = ledger.requests[action.request_id] if action.request_id else None
+    if waiting and (found := hindrance.of(book, now, waiting)):
+        return _ended(request, waiting, found)
     cn, generation = statement.target.cn, statement.target.generation
-    terms = leases.terms_of(book, cn, action.account)
-    if terms is None:
-        return request.refuse(Reason.UNKNOWN_ACCOUNT, f"no policy of {cn} knows this account", "lever policy show")
-    if terms.sensitive:
-        return request.refuse(Reason.DENIED_BY_RULE, "a sensitive account has no lease: each read is its own act")
+    terms, account_flaw = leases.terms_of(book, cn, action.account), leases.flaw_of(book, cn, action.account)
+    if account_flaw or terms is None:
+        reason, detail = account_flaw or (Reason.UNKNOWN_ACCOUNT, "")
+        return request.refuse(reason, f"for {cn}: {detail}", "lever policy show")
     run = ledger.runs.get(ledger.run_of.get((cn, generation), ""))
     if run is None or run.stopped:
         why = "has called nothing yet" if run is None else f"is in a run that is over ({run.stopped})"
         return request.refuse(Reason.NO_RUN, f"{cn} {why}", f"lever run new {cn}")
-    asked_s = leases.seconds_of(ledger.requests[action.request_id]) if action.request_id else None
+    asked_s = leases.seconds_of(waiting) if waiting else None
     fact = LeaseOpened(
         statement.directive_id, action.request_id, cn, generation, run.run, action.account,
         min(action.ttl_seconds, terms.lease_seconds, asked_s or action.ttl_seconds),
@@ -108,6 +112,9 @@ def _lease_flaw(book: Book, now: Instant, statement: Statement, action: LeaseAct
         return Reason.ID_SEEN, "this lease was opened before", "sign it anew: lever lease open"
     if statement.expires_at - now > KEEP_S * SECOND:  # beyond, nobody would know that it was opened before
         return Reason.EXPIRY_BEYOND_CAP, f"a lease is signed for now, not for {KEEP_S} s from now", "--expires"
+    if statement.not_before > now:  # it would count from now on all the same
+        hint = "sign it when it shall begin: lever lease open; compare the clocks: lever doctor"
+        return Reason.NOT_YET_VALID, "it is signed for later, and a lease opens at once", hint
     if not action.request_id:
         return None
     if flaw := _answerable(book, now, statement, action.request_id, "lease"):
@@ -136,7 +143,7 @@ def close_lease(book: Book, now: Instant, *, id: str, reason: str) -> tuple[Draf
 def cancel(book: Book, now: Instant, *, standing: Standing) -> tuple[Draft, ...]:
     """What was signed with a key that no longer counts, and was not used."""
     ledger, bad = book.ledger, standing.bad
-    acts = (act for act in ledger.acts.values() if act.state is ActState.ACTIVE and act.signed.signer_digest in bad)
+    acts = (act for act in ledger.acts.values() if ledger.is_alive(act) and act.signed.signer_digest in bad)
     opened = (lease for lease in ledger.leases.values() if lease.signed.signer_digest in bad)
     ended = (Draft(ActEnded(act.act, ActState.INVALIDATED, Reason.KEY_NOT_STANDING)) for act in acts)
     closed = (spans.closed(lease, Reason.KEY_NOT_STANDING, now) for lease in opened)
@@ -153,6 +160,14 @@ def _answerable(book: Book, now: Instant, statement: Statement, id: str, regime:
     if waiting.regime != regime:
         return Reason.APPROVAL_DIFFERS, f"the request asks for {_a(waiting)}, not for {regime}", ""
     return None
+
+
+def _ended(request: Request, waiting: Waiting, found: hindrance.Hindrance) -> Decision[Granted]:
+    """What could not be used is not granted, and nobody is asked for it any longer."""
+    reason, detail = found
+    over = Draft(RequestEnded(waiting.request, reason))
+    hint = "the request is over: the agent has to ask again"
+    return request.refuse(reason, f"it would be refused now: {detail}", hint, drafts=(over,))
 
 
 def _a(waiting: Waiting) -> str:

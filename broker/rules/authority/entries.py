@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from broker.rules.entries import PointerState
 from broker.wire.catalogue import PinnedTool
 from broker.wire.names import Cn, Digest, Fingerprint, Generation, Instant
 from broker.wire.policy_terms import Policy
@@ -50,7 +51,10 @@ class Run:
 
 @dataclass(slots=True)
 class Request:
-    """A call that waits, or waited, for the operator. args: the frozen bytes; answer: the act or lease that came."""
+    """A call that waits, or waited, for the operator.
+
+    args: the frozen bytes; answer: the act or lease that came; acted: something was called by it.
+    """
 
     request: str
     cn: Cn
@@ -72,6 +76,8 @@ class Request:
     note_refs: tuple[PayloadRef, ...] = ()
     note: str = ""
     answer: str = ""
+    acted: bool = False
+    pointer: PointerState = field(default_factory=PointerState)
 
 
 @dataclass(slots=True)
@@ -88,7 +94,8 @@ class Signed:
 
 @dataclass(slots=True)
 class Act:
-    """One signed call. claim: what spent it, empty while nothing did."""
+    """One signed call. claim: what spent it, empty while nothing did; void: what it becomes instead of active again,
+    where it was taken back while its call ran and that call was never sent."""
 
     act: str
     request: str
@@ -105,11 +112,16 @@ class Act:
     state: ActState = ActState.ACTIVE
     claim: str = ""
     ended_at: Instant = NEVER
+    void: ActState | None = None
 
 
 @dataclass(slots=True)
 class Lease:
-    """Reads of one account, while it is open. started_at: its first read, 0 while it waits for it."""
+    """Reads of one account, while it is open.
+
+    started_at: its first read, 0 while it waits for it; own: the tool and the arguments of the read that asked for it,
+    as long as that was not made: one operation is kept for it.
+    """
 
     lease: str
     cn: Cn
@@ -123,11 +135,13 @@ class Lease:
     signed: Signed
     started_at: Instant = NEVER
     used: int = 0
+    request: str = ""
+    own: tuple[str, Digest] | None = None
 
 
 @dataclass(slots=True)
 class Claim:
-    """A call that was begun. outcome: empty while it runs; answer: what upstream said, as long as it is kept."""
+    """A call that was begun. outcome: empty while it runs; answer_refs: where its answer is, as long as it is kept."""
 
     claim: str
     cn: Cn
@@ -143,7 +157,6 @@ class Claim:
     outcome: str = ""
     ended_at: Instant = NEVER
     answer_refs: tuple[PayloadRef, ...] = ()
-    answer: bytes = b""
     noted: bool = False
 
 

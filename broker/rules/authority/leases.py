@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from broker.errors import Reason
 from broker.rules import identity
 from broker.rules.authority import asking, budgets
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import Request
 from broker.rules.authority.passage import Ids, started_run
+from broker.rules.authority.plan import accounts, plan
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.rules.decision import Decision
@@ -17,7 +20,7 @@ from broker.wire.act_records import RequestOpened, RunStarted
 from broker.wire.caller import Caller
 from broker.wire.frozen import freeze
 from broker.wire.names import Cn, Digest, Instant
-from broker.wire.policy_terms import Account
+from broker.wire.policy_terms import Account, Tier, ToolClass
 from broker.wire.records import Draft
 from broker.wire.strict_json import JsonObject
 
@@ -25,16 +28,29 @@ _NO_TOOL = Digest(bytes(32))
 
 
 def terms_of(book: Book, cn: Cn, account: str) -> Account | None:
-    """What the policy says of reading this account, the least of all layers; None where it knows none."""
+    """What the policy says of reading this account, the least of all layers; None where the instance's knows none."""
+    return accounts(book.ledger.layers(scopes_of(book, cn))).get(account)
+
+
+def flaw_of(book: Book, cn: Cn, account: str) -> tuple[Reason, str] | None:
+    """Why no lease of this account would let this agent read anything."""
+    terms = terms_of(book, cn, account)
+    if terms is None:
+        return Reason.UNKNOWN_ACCOUNT, "there is no account of that name"
+    if terms.sensitive:
+        return Reason.DENIED_BY_RULE, "this account has no lease: each read is asked for by its own call"
+    if not any(_reads(book, cn, account)):
+        return Reason.DENIED_BY_DEFAULT, "no tool that may be called reads this account under a lease"
+    return None
+
+
+def _reads(book: Book, cn: Cn, account: str) -> Iterator[bool]:
+    """Of each accepted tool: may it read this account, unless its arguments or its server say otherwise?"""
     layers = book.ledger.layers(scopes_of(book, cn))
-    known = [layer.accounts[account] for layer in layers if account in layer.accounts]
-    if not known:
-        return None
-    return Account(
-        any(terms.sensitive for terms in known),
-        min(terms.lease_seconds for terms in known),
-        min(terms.lease_operations for terms in known),
-    )
+    for planned in (plan(layers, tool) for tool in book.ledger.tools()):
+        leased = planned.place.tier is Tier.ALLOWED and planned.tool_class is ToolClass.READ
+        named = planned.account == account or not isinstance(planned.account, str | None)
+        yield leased and named and not planned.account_problem
 
 
 def seconds_of(request: Request) -> int | None:
@@ -62,11 +78,9 @@ def ask(
     if over := budgets.exceeded(run, ledger.layers(scopes_of(book, caller.cn)), now):
         return asked.refuse(*over)
     terms = terms_of(book, caller.cn, account)
-    if terms is None:
-        return asked.refuse(Reason.UNKNOWN_ACCOUNT, "there is no account of that name")
-    if terms.sensitive:
-        return asked.refuse(Reason.DENIED_BY_RULE, "this account has no lease: each read is asked for by its own call")
-    said: JsonObject = {"seconds": min(seconds, terms.lease_seconds)} if seconds else {}
+    if flaw := flaw_of(book, caller.cn, account):
+        return asked.refuse(*flaw)
+    said: JsonObject = {"seconds": min(seconds, terms.lease_seconds)} if seconds and terms else {}
     frozen = freeze(said)
     wanted = RequestOpened(
         ids.request, caller.cn, caller.generation, run.run if run else ids.run, "lease", "", account, (),

@@ -16,6 +16,7 @@ from broker.rules.authority.entries import (
     Run,
     Signed,
 )
+from broker.rules.rates import Bucket, TokenBucket, full
 from broker.wire import accepted, policy
 from broker.wire import act_records as r
 from broker.wire.catalogue import PinnedTool
@@ -26,6 +27,9 @@ from broker.wire.times import SECOND
 
 KEEP_S = 48 * 3600
 KEEP_ANSWER_S = 3600
+ANSWER_BYTES = 64 << 20
+_ROOM = TokenBucket(ANSWER_BYTES, ANSWER_BYTES / 86400)
+"""Of answers that no signature paid for: a byte a token, for each agent."""
 Payloads = tuple[bytes, ...] | None
 
 
@@ -45,6 +49,7 @@ class Ledger:
         self.claims: dict[str, Claim] = {}
         self.running: dict[str, None] = {}  # claims that have no end
         self.by_call_id: dict[tuple[Cn, Generation, str], str] = {}
+        self.stored: dict[Cn, Bucket] = {}
         self.stopped_at: Instant = NEVER
 
     def apply(self, record: Record, payloads: Payloads) -> None:
@@ -75,8 +80,7 @@ class Ledger:
             case r.ActGranted() as fact:
                 self._grant(fact, record, payloads)
             case r.ActEnded() as fact:
-                act = self.acts[fact.act]
-                act.state, act.ended_at = ActState(fact.state), at
+                self._end_act(self.acts[fact.act], ActState(fact.state), at)
             case r.LeaseOpened() as fact:
                 self._lease(fact, record, payloads)
             case r.LeaseClosed() as fact:
@@ -84,7 +88,7 @@ class Ledger:
             case r.CallClaimed() as fact:
                 self._claim(fact, at)
             case r.CallEnded() as fact:
-                self._end_claim(fact, record, payloads)
+                self._end_claim(fact, record)
             case r.OutcomeNoted() as fact:
                 self.claims[fact.claim].noted = True
             case r.UsageReported() as fact:
@@ -126,9 +130,6 @@ class Ledger:
             if request.state is RequestState.PENDING:
                 request.args = read(request.refs[0])
             request.note = read(request.note_refs[0]).decode() if request.note_refs and kept(request.note_refs) else ""
-        for claim in self.claims.values():
-            there = claim.answer_refs and kept(claim.answer_refs) and _asked_again(claim)
-            claim.answer = read(claim.answer_refs[0]) if there else b""
 
     def pinned(self) -> set[int]:
         """The payload segments that hold what is in force, however long ago it was written."""
@@ -140,8 +141,12 @@ class Ledger:
 
     def signed(self) -> Iterator[Signed]:
         """What still rests on a signature."""
-        yield from (act.signed for act in self.acts.values() if act.state is ActState.ACTIVE)
+        yield from (act.signed for act in self.acts.values() if self.is_alive(act))
         yield from (lease.signed for lease in self.leases.values())
+
+    def is_alive(self, act: Act) -> bool:
+        """Does it wait for its call, or may it wait again: does one run that perhaps is never sent?"""
+        return act.state is ActState.ACTIVE or (act.claim in self.running and act.void is None)
 
     def tool(self, server: str, name: str) -> PinnedTool | None:
         """The accepted tool of this name."""
@@ -158,17 +163,25 @@ class Ledger:
         found = [self.policies[scope].policy for scope in scopes if scope in self.policies]
         return tuple(each for each in found if each) if "instance" in self.policies else ()
 
+    def stores(self, claim: Claim, size_bytes: int, at: Instant) -> bool:
+        """Is this answer stored? Not where nobody may ask for it again; and beyond the agent's room only what a
+        signature paid for, since a read may be made anew."""
+        if claim.consent.startswith("act/"):
+            return True
+        return bool(claim.call_id) and _ROOM.take(self.stored.get(claim.cn), at, size_bytes)[1]
+
     def forget(self, now: Instant) -> None:
         """Drop what nobody can ask for any more. The journal keeps all of it."""
         border, answers = now - KEEP_S * SECOND, now - KEEP_ANSWER_S * SECOND
         for claim in self.claims.values():
             if claim.answer_refs and claim.ended_at < answers:
-                claim.answer_refs, claim.answer = (), b""
+                claim.answer_refs = ()
         for table in (self.requests, self.acts, self.claims):
             for key in [key for key, one in table.items() if one.ended_at and one.ended_at < border]:
                 del table[key]
         for id in [id for id, at in self.lease_ids.items() if at < border]:
             del self.lease_ids[id]
+        self.stored = {cn: bucket for cn, bucket in self.stored.items() if not full(bucket, now)}
         self.by_call_id = {key: claim for key, claim in self.by_call_id.items() if claim in self.claims}
         live = {claim.run for claim in self.claims.values()} | set(self.run_of.values())
         over = [key for key, run in self.runs.items() if run.stopped_at and run.stopped_at < border and key not in live]
@@ -218,9 +231,15 @@ class Ledger:
             fact.lease, fact.cn, fact.generation, fact.run, fact.account, fact.seconds, fact.operations,
             fact.first_read_by_at, record.at,
             Signed(fact.fingerprint, fact.signer_digest, fact.allowed_digest, record.payloads, *(payloads or ())),
+            request=fact.request, own=self._own(fact.request),
         )  # fmt: skip
         if fact.request:
             self._end_request(fact.request, RequestState.APPROVED, record.at, fact.lease)
+
+    def _own(self, request: str) -> tuple[str, Digest] | None:
+        """The read that asked for a lease; None where nobody, or no read, did."""
+        asked = self.requests.get(request)
+        return (asked.tool, asked.args_digest) if asked and asked.tool else None
 
     def _claim(self, fact: r.CallClaimed, at: Instant) -> None:
         self.claims[fact.claim] = Claim(
@@ -235,29 +254,41 @@ class Ledger:
         if kind == "act":
             act = self.acts[id]
             act.state, act.claim, act.ended_at = ActState.CLAIMED, fact.claim, at
+            self._acted(act.request)
         elif kind == "lease":
             lease = self.leases[id]
             lease.used += 1
+            lease.own = None if lease.own == (fact.tool, fact.args_digest) else lease.own
             lease.started_at = lease.started_at or at
+            self._acted(lease.request)
 
-    def _end_claim(self, fact: r.CallEnded, record: Record, payloads: Payloads) -> None:
+    def _acted(self, request: str) -> None:
+        if request in self.requests:
+            self.requests[request].acted = True
+
+    def _end_claim(self, fact: r.CallEnded, record: Record) -> None:
         claim = self.claims[fact.claim]
         claim.outcome, claim.ended_at = fact.outcome, record.at
         del self.running[fact.claim]
-        claim.answer_refs, claim.answer = record.payloads, payloads[0] if payloads and _asked_again(claim) else b""
+        claim.answer_refs = record.payloads
+        if record.payloads and not claim.consent.startswith("act/"):
+            self.stored[claim.cn], _ = _ROOM.take(self.stored.get(claim.cn), record.at, fact.answer_bytes)
         if fact.outcome == "not_dispatched":
-            self._credit(claim)
+            self._credit(claim, record.at)
 
-    def _credit(self, claim: Claim) -> None:
+    def _credit(self, claim: Claim, at: Instant) -> None:
         """Nothing was sent: what the claim spent is there again, as far as it is still to be had."""
         self.runs[claim.run].calls -= 1
         self.by_call_id.pop((claim.cn, claim.generation, claim.call_id), None)
         kind, _, id = claim.consent.partition("/")
         if kind == "act" and id in self.acts:
             act = self.acts[id]
-            act.state, act.claim, act.ended_at = ActState.ACTIVE, "", NEVER
+            act.state, act.claim = act.void or ActState.ACTIVE, ""
+            act.ended_at = at if act.void else NEVER
         elif kind == "lease" and id in self.leases:
-            self.leases[id].used -= 1
+            lease, own = self.leases[id], self._own(self.leases[id].request)
+            lease.used -= 1
+            lease.own = own if own == (claim.tool, claim.args_digest) else lease.own
 
     def _stop_run(self, run: Run, reason: str, at: Instant) -> None:
         run.stopped, run.stopped_at = reason, at
@@ -282,13 +313,16 @@ class Ledger:
             if request.state is RequestState.PENDING and concerns(request):
                 self._end_request(request.request, RequestState.INVALIDATED, at)
         for act in self.acts.values():
-            if act.state is ActState.ACTIVE and concerns(act):
-                act.state, act.ended_at = ActState.INVALIDATED, at
+            if self.is_alive(act) and concerns(act):
+                self._end_act(act, ActState.INVALIDATED, at)
 
-
-def _asked_again(claim: Claim) -> bool:
-    """May anybody ask for its answer once more: under its own name, or by the request that its act answers?"""
-    return bool(claim.call_id) or claim.consent.startswith("act/")
+    @staticmethod
+    def _end_act(act: Act, state: ActState, at: Instant) -> None:
+        """At once; or, while its call runs, as soon as that turns out not to have been sent."""
+        if act.state is ActState.CLAIMED:
+            act.void = state
+        else:
+            act.state, act.ended_at = state, at
 
 
 def _pinned(raw: bytes, names: set[str]) -> dict[str, PinnedTool]:

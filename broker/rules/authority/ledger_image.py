@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from broker.rules.authority.entries import Accepted, Act, Claim, InForce, Lease, Request, Run, Signed
 from broker.rules.authority.ledger import Ledger
+from broker.rules.rates import Bucket
 from broker.wire.names import Cn, Digest, Generation, Instant
 from broker.wire.records import PayloadRef
 
@@ -42,6 +43,7 @@ class LedgerImage:
     lease_ids: dict[str, Instant]
     claims: tuple[Claim, ...]
     by_call_id: tuple[tuple[Cn, Generation, str, str], ...]
+    stored: dict[Cn, Bucket]
     stopped_at: Instant
 
 
@@ -53,12 +55,13 @@ def of(ledger: Ledger) -> LedgerImage:
         changed=tuple((server, tool, digest) for (server, tool), digest in ledger.changed.items()),
         runs=tuple(replace(run) for run in ledger.runs.values()),
         run_of=tuple((cn, generation, run) for (cn, generation), run in ledger.run_of.items()),
-        requests=tuple(replace(request, args=b"", note="") for request in ledger.requests.values()),
+        requests=tuple(_request(request) for request in ledger.requests.values()),
         acts=tuple(replace(act, signed=_signed(act.signed)) for act in ledger.acts.values()),
         leases=tuple(replace(lease, signed=_signed(lease.signed)) for lease in ledger.leases.values()),
         lease_ids=dict(ledger.lease_ids),
-        claims=tuple(replace(claim, answer=b"") for claim in ledger.claims.values()),
+        claims=tuple(replace(claim) for claim in ledger.claims.values()),
         by_call_id=tuple((*who, claim) for who, claim in ledger.by_call_id.items()),
+        stored=dict(ledger.stored),
         stopped_at=ledger.stopped_at,
     )
 
@@ -78,8 +81,13 @@ def ledger(image: LedgerImage) -> Ledger:
     made.claims = {claim.claim: claim for claim in image.claims}
     made.running = {claim.claim: None for claim in image.claims if not claim.outcome}
     made.by_call_id = {(cn, generation, call_id): claim for cn, generation, call_id, claim in image.by_call_id}
+    made.stored = dict(image.stored)
     made.stopped_at = image.stopped_at
     return made
+
+
+def _request(request: Request) -> Request:
+    return replace(request, args=b"", note="", pointer=replace(request.pointer))
 
 
 def _signed(signed: Signed) -> Signed:

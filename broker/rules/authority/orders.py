@@ -80,11 +80,11 @@ def release_lease(book: Book, now: Instant, *, cn: Cn, account: str) -> Decision
 
 
 def revoke_act(book: Book, now: Instant, *, order: Order, id: str) -> Decision[bool]:
-    """Take back an act that was not claimed."""
+    """Take back an act that was not claimed; or whose call runs, so that it is no more should that not be sent."""
     if flaw := flaw_of(book, now, order, book.instance):
         return order.request.refuse(*flaw)
     act = book.ledger.acts.get(id)
-    alive = act is not None and act.state is ActState.ACTIVE
+    alive = act is not None and book.ledger.is_alive(act)
     drafts = (Draft(ActEnded(id, ActState.REVOKED, "revoked")),) if alive else ()
     return Decision((order.accepted, *drafts), alive)
 
@@ -144,13 +144,24 @@ def note_outcome(book: Book, now: Instant, *, order: Order, claim: str, note: st
 
 
 def report_usage(
-    book: Book, now: Instant, *, request: Request, run: str, input_tokens: int, output_tokens: int, cost_micro: int
-) -> Decision[bool]:
-    """Add figures to a run: they only narrow, so the operator socket alone is enough. False for no run of that id."""
-    known = book.ledger.runs.get(run)
+    book: Book,
+    now: Instant,
+    *,
+    request: Request,
+    run: str,
+    input_tokens: int,
+    output_tokens: int,
+    cost_micro: int,
+    agent: str = "",
+) -> Decision[str]:
+    """Add figures to a run, or to the one that this agent is in: they only narrow, so the operator socket alone is
+    enough. The answer: the run, empty where none goes on."""
+    enrolled = book.agents.get(Cn(agent)) if agent else None
+    known = book.ledger.runs.get(book.ledger.run_of.get((Cn(agent), enrolled.generation), "") if enrolled else run)
     if known is None or known.stopped:
-        return Decision((), False)
-    return Decision((Draft(UsageReported(run, input_tokens, output_tokens, cost_micro, request.caller)),), True)
+        return Decision((), "")
+    fact = UsageReported(known.run, input_tokens, output_tokens, cost_micro, request.caller)
+    return Decision((Draft(fact),), known.run)
 
 
 def digest_of(raw: bytes) -> str:

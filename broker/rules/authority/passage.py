@@ -6,7 +6,7 @@ One decision: what is looked at and what is spent are the same state, so two cal
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from broker.errors import Malformed, Reason
@@ -56,13 +56,19 @@ class Repeated:
     claim: Claim
 
 
-Answer = Claimed | Repeated | ConsentRequired
+@dataclass(frozen=True, slots=True)
+class LookFirst:
+    """Nothing speaks against it but that the server was not asked yet what it defines."""
+
+
+Answer = Claimed | Repeated | ConsentRequired | LookFirst
 
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """One call on its way. resolved: the tool as its server defines it now, or why not; elapsed_s: by a clock that
-    counts suspend, how long ago each lease had its first read."""
+    """One call on its way. resolved: the tool as its server defines it now, or why not; elapsed_s, waited_s: by a clock
+    that counts suspend, how long ago each lease had its first read, and was opened; looked: False where resolved is
+    what was accepted, since the server was not asked: then the call can be refused, and nothing more."""
 
     caller: Caller
     call: Call
@@ -71,6 +77,8 @@ class Passing:
     standing: Standing
     ids: Ids
     elapsed_s: Mapping[str, float]
+    waited_s: Mapping[str, float] = field(default_factory=dict)
+    looked: bool = True
 
 
 def pass_on(book: Book, now: Instant, *, passing: Passing) -> Decision[Answer]:
@@ -97,6 +105,8 @@ def pass_on(book: Book, now: Instant, *, passing: Passing) -> Decision[Answer]:
     if sum(ledger.claims[id].cn == caller.cn for id in ledger.running) >= MAX_IN_FLIGHT:
         return asked.refuse(Reason.RATE_LIMITED, f"{MAX_IN_FLIGHT} calls are running")
     judgement = judge(_pinned(book, passing), layers, call)
+    if not passing.looked and not isinstance(judgement.decision, Deny):
+        return Decision((), LookFirst())
     decision = _decide(book, now, passing, judgement, run, asked)
     return replace(decision, drafts=(*_void(book, passing, judgement), *decision.drafts))
 
@@ -152,8 +162,9 @@ def _void(book: Book, passing: Passing, judgement: Judgement) -> tuple[Draft, ..
     acts = [act for act in _active(book) if (act.cn, act.generation, act.tool) == bound]
     if not acts or (isinstance(deny, Deny) and deny.code is Code.SERVER_UNAVAILABLE):
         return ()
-    digest = _digest(passing.call)
-    void = [act for act in acts if act.args_digest == digest and (isinstance(deny, Deny) or not _binds(act, judgement))]
+    digest, fits = _digest(passing.call), {act.act for act in _acts(book, passing)}
+    same = (act for act in acts if act.args_digest == digest)
+    void = [act for act in same if isinstance(deny, Deny) or act.act not in fits or not _binds(act, judgement)]
     reason = str(deny.code) if isinstance(deny, Deny) else str(Reason.APPROVAL_DIFFERS)
     return tuple(Draft(ActEnded(act.act, ActState.INVALIDATED, reason)) for act in void)
 
@@ -165,8 +176,12 @@ def _consents(book: Book, now: Instant, passing: Passing, judgement: Judgement, 
     if judgement.lease:
         whose = (*_who(passing), judgement.account, run)
         leases = (one for one in book.ledger.leases.values() if (one.cn, one.generation, one.account, one.run) == whose)
+        assert judgement.frozen
+        call = passing.call.tool, judgement.frozen.digest
         open_ones = (
-            one for one in leases if not spans.over(spans.within(one, judgement.lease), now, passing.elapsed_s)
+            one
+            for one in (spans.within(lease, judgement.lease) for lease in leases)
+            if not spans.over(one, now, passing.elapsed_s, passing.waited_s) and not spans.is_kept(one, *call)
         )
         found += [(f"lease/{lease.lease}", lease.signed) for lease in open_ones]
     return found

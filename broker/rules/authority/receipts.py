@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from broker.wire import envelope, frozen, names, statement
@@ -24,7 +25,7 @@ from broker.wire.act_records import (
     RunStopped,
     StopLifted,
 )
-from broker.wire.names import Fingerprint, Instant
+from broker.wire.names import Digest, Fingerprint, Instant
 from broker.wire.records import (
     BrokerStarted,
     ClockAccepted,
@@ -63,7 +64,8 @@ class Applied:
 
 @dataclass(slots=True)
 class Receipt:
-    """One call. granted: the act or the lease that it spent, None where it needed none; flaws: what does not fit."""
+    """One call. granted: the act or the lease that it spent, None where it needed none; noted: the operator's word on
+    what came of it, and by what; flaws: what does not fit."""
 
     claimed: Record
     policies: tuple[Applied, ...]
@@ -71,6 +73,7 @@ class Receipt:
     asked: Record | None = None
     ended: Record | None = None
     noted: Record | None = None
+    noted_by: Signature | None = None
     flaws: list[str] = field(default_factory=list)
 
     @property
@@ -119,6 +122,7 @@ class _Reader:
     spent: dict[str, list[Receipt]] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
     envelope: Record | None = None
+    ordered: set[Digest] = field(default_factory=set)
     stopped: bool = False
 
     def take(self, record: Record) -> None:
@@ -129,7 +133,8 @@ class _Reader:
                 self.envelope = record
             case PolicyApplied() as fact:
                 digest = fact.policy_digest.hex()
-                self.in_force[fact.scope] = Applied(fact.scope, digest, record.at, self._ordered(record, fact))
+                signature = self._ordered(record, "policy_apply", fact.fingerprint)
+                self.in_force[fact.scope] = Applied(fact.scope, digest, record.at, signature)
             case RequestOpened() as fact:
                 self.asked[fact.request] = record
             case ActGranted() as fact:
@@ -151,18 +156,23 @@ class _Reader:
             case CallEnded() as fact if known := self.found.of.get(fact.claim):
                 known.ended = record
             case OutcomeNoted() as fact if known := self.found.of.get(fact.claim):
-                known.noted = record
+                known.noted, known.noted_by = record, self._ordered(record, "outcome_note", fact.fingerprint)
+                if known.noted_by is None:
+                    known.flaws.append("no signed envelope noted what came of it")
             case _:
                 pass
 
-    def _ordered(self, record: Record, fact: PolicyApplied) -> Signature | None:
-        """The envelope of a policy is the record just before it."""
+    def _ordered(self, record: Record, op: str, fingerprint: Fingerprint) -> Signature | None:
+        """The envelope of what the operator ordered is the record just before it, and orders it once."""
         known = self.envelope
         ours = known and known.seq == record.seq - 1 and len(known.payloads) == 2
-        if not known or not ours or not isinstance(known.fact, EnvelopeAccepted) or known.fact.op != "policy_apply":
+        if not known or not ours or not isinstance(known.fact, EnvelopeAccepted) or known.fact.op != op:
             return None
         raw, armored = known.payloads
-        return Signature(raw, armored, names.NAMESPACE_ADMIN, fact.fingerprint, record.at)
+        if raw.digest in self.ordered:
+            return None
+        self.ordered.add(raw.digest)
+        return Signature(raw, armored, names.NAMESPACE_ADMIN, fingerprint, record.at)
 
     def _claimed(self, record: Record, fact: CallClaimed) -> None:
         by_digest = {one.digest: one for one in self.in_force.values()}
@@ -276,3 +286,10 @@ def orders(raw: bytes, applied: Applied) -> bool:
     said = envelope.read(raw)
     named = (said.op, said.params.get("scope"), said.params.get("digest"))
     return named == ("policy_apply", applied.scope, applied.digest)
+
+
+def notes(raw: bytes, noted: Record) -> bool:
+    """Does the signed envelope say what this note says? Raises Malformed for no envelope."""
+    said, fact = envelope.read(raw), noted.fact
+    named = (said.op, said.params.get("claim"), sha256(said.params.get("note", "").encode()).digest())
+    return isinstance(fact, OutcomeNoted) and named == ("outcome_note", fact.claim, noted.payloads[0].digest)

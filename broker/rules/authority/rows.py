@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from broker.rules.authority import budgets, spans
+from broker.rules.authority import leases as leasing
 from broker.rules.authority.entries import Act, Lease, Request, Run
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
-from broker.wire.catalogue import PinnedTool
+from broker.wire.catalogue import Listing, PinnedTool
 from broker.wire.names import Cn, Instant
 from broker.wire.times import show
 
@@ -39,8 +40,16 @@ def request(one: Request, now: Instant) -> Row:
         "opened_at": show(one.opened_at),
         "expires_at": show(one.expires_at),
         "answer": one.answer or None,
+        "told_at": show(one.pointer.delivered_at) if one.pointer.delivered_at else None,
         "note": one.note or None,
     }
+
+
+def asked(book: Book, one: Request, now: Instant) -> Row:
+    """One request with what its answer takes: of a lease what the policy of this moment lets it be, null where none
+    knows the account. Without the arguments themselves."""
+    terms = leasing.terms_of(book, one.cn, one.account) if one.regime == "lease" else None
+    return request(one, now) | ({"terms": asdict(terms) if terms else None} if one.regime == "lease" else {})
 
 
 def acts(book: Book) -> list[Row]:
@@ -101,15 +110,15 @@ def _run(book: Book, one: Run, now: Instant) -> Row:
     }
 
 
-def tools(book: Book, server: str, seen: Iterable[PinnedTool] | None) -> list[Row]:
+def tools(book: Book, server: str, seen: Listing | None) -> list[Row]:
     """A server's tools as it defines them now, beside what was accepted. seen: None while it does not answer."""
-    if seen is None:
-        silent = (tool for tool in book.ledger.tools() if tool.server == server)
-        return [_tool(tool, None, False) | {"state": "unavailable"} for tool in silent]
-    now = {tool.name: tool for tool in seen}
     before = {tool.name: tool for tool in book.ledger.tools() if tool.server == server}
-    names = sorted({*now, *before})
-    return [_tool(before.get(name), now.get(name), (server, name) in book.ledger.changed) for name in names]
+    if seen is None:
+        return [_tool(tool, None, False) | {"state": "unavailable"} for tool in before.values()]
+    names = sorted({*seen.tools, *before} - seen.unfit.keys())
+    rows = [_tool(before.get(name), seen.tools.get(name), (server, name) in book.ledger.changed) for name in names]
+    unfit = [_unfit(before.get(name), f"{server}.{name}", why) for name, why in seen.unfit.items()]
+    return [*rows, *unfit]
 
 
 def _tool(accepted: PinnedTool | None, seen: PinnedTool | None, shut: bool) -> Row:
@@ -125,8 +134,23 @@ def _tool(accepted: PinnedTool | None, seen: PinnedTool | None, shut: bool) -> R
     return {
         "tool": known.qualified,
         "state": state,
+        "why": None,
         "digest": seen.digest.hex() if seen else None,
-        "accepted_digest": accepted.digest.hex() if accepted else None,
+        "identity": seen.identity.value if seen else None,
         "definition": seen.definition if seen else None,
-        "accepted_definition": accepted.definition if accepted else None,
+        **_accepted(accepted),
+    }
+
+
+def _unfit(accepted: PinnedTool | None, tool: str, why: str) -> Row:
+    """Its definition can be neither accepted nor shown: all that is told of it is why."""
+    row = {"tool": tool, "state": "unacceptable", "why": why, "digest": None, "identity": None, "definition": None}
+    return row | _accepted(accepted)
+
+
+def _accepted(tool: PinnedTool | None) -> Row:
+    return {
+        "accepted_digest": tool.digest.hex() if tool else None,
+        "accepted_identity": tool.identity.value if tool else None,
+        "accepted_definition": tool.definition if tool else None,
     }

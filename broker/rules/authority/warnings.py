@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.rules.authority import tiers
+from broker.rules.authority.budgets import OF_USAGE, UNREPORTED_S
 from broker.wire.policy_terms import Policy, Tier, ToolClass
 
 _MEANT: dict[str, tuple[str, ...]] = {
@@ -26,6 +27,11 @@ def warnings(policy: Policy) -> Iterator[str]:
             yield f"`{name}` is a mutation without `resources`: an act shows its arguments, but no target apart"
     for name in sorted(policy.allowed - policy.tools.keys()):
         yield f"`{name}` is allowed and has no entry in `tools`: unclassified, each call needs a signed act"
+    if reported := [limit for limit in OF_USAGE if getattr(policy.budgets, limit) is not None]:
+        yield (
+            f"`{reported[0]}` needs figures from the host: without a proxy that reports them (`lever run usage`), "
+            f"every call is refused {UNREPORTED_S} s after a run began"
+        )
 
 
 def _open_words(policy: Policy) -> Iterator[str]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from broker.errors import Malformed
 from broker.wire import directive_tools as tools
-from broker.wire import names, times
+from broker.wire import names
 from broker.wire.bodies import MAX_ID_CHARS
 from broker.wire.names import DirectiveId, Instant
 from broker.wire.times import SECOND
-from lever.agent import calling, consuming
+from lever.agent import answers, calling, consuming
 from lever.agent.failures import AgentFailure, Missed
 from lever.agent.folder import IdentityFolder
 from lever.agent.session import connected
@@ -47,8 +47,7 @@ class Desk:
                     return {"id": id, "state": door.check(id)}
             case tools.Inbox():
                 with connected(self.folder, self.clock()) as door:
-                    waiting = door.inbox(call.wait_s, None)
-                return {"pointers": [{"id": p.id, "notified_at": times.show(p.notified_at)} for p in waiting]}
+                    return answers.inbox(door.inbox(call.wait_s, None, requests=True))
             case tools.Report():
                 id = _id(call.id)
                 with connected(self.folder, self.clock()) as door:

@@ -16,6 +16,7 @@ from broker.errors import Malformed
 from broker.wire import directive_tools as tools
 from broker.wire import mcp_shapes
 from lever.agent.failures import AgentFailure
+from lever.agent.mcp import progress
 from lever.agent.mcp.calls import Desk, words
 from lever.agent.mcp.lines import Input, Output
 
@@ -41,7 +42,7 @@ async def _serve(desk: Desk, version: str) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-def build(desk: Desk, version: str) -> Server[Any]:
+def build(desk: Desk, version: str, progress_every_s: float = progress.EVERY_S) -> Server[Any]:
     """The server, whatever it is joined to."""
     directive_tools = [Tool.model_validate(tool) for tool in tools.TOOLS]
     room, brokered_room = anyio.CapacityLimiter(CALLS_AT_ONCE), anyio.CapacityLimiter(BROKERED_AT_ONCE)
@@ -52,7 +53,8 @@ def build(desk: Desk, version: str) -> Server[Any]:
 
     async def brokered(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         call = partial(desk.call, params.name, params.arguments or {}, *mcp_shapes.said_of(context.meta))
-        result = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=brokered_room)
+        work = partial(anyio.to_thread.run_sync, call, abandon_on_cancel=True, limiter=brokered_room)
+        result = await progress.meanwhile(context.session, progress_every_s, work)
         return mcp_shapes.result(result, context.protocol_version)
 
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:

@@ -12,6 +12,7 @@ from broker.effects.tool_servers.outcome import Done, Failed, Unknown
 from broker.effects.tool_servers.speech import Speech
 from broker.errors import Malformed
 from broker.wire import catalogue as wire_catalogue
+from broker.wire import server_identity
 from broker.wire.names import Instant
 from broker.wire.strict_json import JsonObject, as_object
 from tests.fuzz.target import Target
@@ -36,7 +37,7 @@ def _lenient(raw: bytes) -> object:
 
 
 def _definitions(raw: bytes) -> object:
-    """Pages as they come, one after the other; and whatever is taken, pinned or refused."""
+    """Pages as they come, one after the other; and whatever is taken, pinned or told to be unfit."""
     pages = _lenient(raw)
     if not isinstance(pages, list):
         raise Malformed("pages", "none")
@@ -46,11 +47,10 @@ def _definitions(raw: bytes) -> object:
         return as_object(next(left, {}), "page")
 
     found = asyncio.run(catalogue.definitions(page))
-    for definition in found:
-        try:
-            wire_catalogue.pin("files", definition)
-        except Malformed:
-            continue
+    listing = wire_catalogue.listing("files", server_identity.NOBODY, found)
+    if not all(why.isascii() and why.isprintable() for why in listing.unfit.values()):
+        raise AssertionError(f"told {listing.unfit!r}")
+    json.dumps([*listing.tools, *listing.unfit]).encode()
     return found
 
 
@@ -90,7 +90,8 @@ def _speech(raw: bytes) -> object:
 
 
 TARGETS = (
-    Target("definitions of a server", ("broker.effects.tool_servers.catalogue.definitions",), _definitions, _PAGES,
+    Target("definitions of a server", ("broker.effects.tool_servers.catalogue.definitions",
+                                       "broker.wire.catalogue.listing"), _definitions, _PAGES,
            tuple, tries=400),
     Target("answer of a server", ("broker.effects.tool_servers.connection._outcome",), _answer, _ANSWERS,
            Done | Failed, (Malformed, Unknown)),
