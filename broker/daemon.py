@@ -56,7 +56,6 @@ from broker.trust.tls import ServerCertificate, server_context
 from broker.turn import Notes, Turn
 from broker.upholding import Upholding
 from broker.upkeep import Upkeep, fetched, keeper_of
-from broker.wire.act_records import LeaseOpened
 from broker.wire.head import Head
 from broker.wire.names import Cn, Digest, Instant
 from broker.wire.records import (
@@ -173,12 +172,8 @@ class Broker:
         if how.restored:
             await self._restore(kept)
         if operator := self.config.operator:
-            self._trust = OperatorTrust(
-                operator.allowed_signers,
-                self.config.instance,
-                on_change=self._signers_changed,
-                seen=self.book.allowed_digest,
-            )
+            signers, seen = operator.allowed_signers, self.book.allowed_digest
+            self._trust = OperatorTrust(signers, config.instance, on_change=self._signers_changed, seen=seen)
         self._standing = Upholding(self._turn, clock, self._trust).standing
         started = BrokerStarted(version("lever-broker"), self.recovered.cut_bytes)
         self._gateway = gateway_of(
@@ -247,10 +242,8 @@ class Broker:
         self._outbox.hear(records, settled.by(self.book, records))
         self._watchers.tell(records)
         changed = [r.fact.cn for r in records if isinstance(r.fact, _OF_STANDING)]
-        answered = [self._gateway.whose(r.fact) for r in records if isinstance(r.fact, ANSWERS)]
-        if any(isinstance(r.fact, LeaseOpened) for r in records):
-            self._gateway.waited_s()  # from now on it waits
-        for cn in [*changed, *filter(None, answered)]:
+        answers = [r.fact for r in records if isinstance(r.fact, ANSWERS)]
+        for cn in [*changed, *(self._gateway.heard(answers) if answers else ())]:
             self._inbox.wake(cn)
         for fact in (r.fact for r in records if isinstance(r.fact, AgentFrozen)):
             words = {"agent": fact.cn, "generation": fact.generation, "hint": f"lever agent invite {fact.cn}"}

@@ -9,7 +9,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -144,8 +144,12 @@ class Gateway:
         self._opened = {id: self._opened.get(id, now) for id in leases}
         return {id: now - at for id, at in self._opened.items()}
 
-    def whose(self, fact: Fact) -> Cn | None:
-        """Whom one of ANSWERS is to be told."""
+    def heard(self, answers: Sequence[Fact]) -> list[Cn]:
+        """Of ANSWERS that are durable now: whom they are for. From here on a new lease waits for its first read."""
+        self.waited_s()
+        return [cn for fact in answers if (cn := self._whose(fact))]
+
+    def _whose(self, fact: Fact) -> Cn | None:
         if isinstance(fact, RequestDenied | RequestEnded):
             request = self.turn.book.ledger.requests.get(fact.request)
             return request.cn if request else None
@@ -295,7 +299,11 @@ class Gateway:
                 closed = await self.turn.take(decide_release, self.clock())
                 return tool_results.said({"account": account, "closed": closed})
             case own_tools.RequestStatus(id):
-                found = await self.turn.take(lambda book, now: Decision((), self._status(caller, id)), self.clock())
+
+                def look(book: Book, now: Instant) -> Decision[Result | Claim]:
+                    return Decision((), self._status(caller, id))
+
+                found = await self.turn.take(look, self.clock())
                 return await self._of_claim(found) if isinstance(found, Claim) else found
 
     async def _of_claim(self, claim: Claim) -> Result:

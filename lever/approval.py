@@ -44,6 +44,7 @@ class Waiting:
     args_digest: Digest
     tool_digest: Digest
     policies: tuple[str, ...]
+    reason: str
     expires_at: Instant
     arguments: Frozen | None
     terms: Account | None
@@ -101,6 +102,7 @@ def _read(answer: dict[str, Any], id: DirectiveId) -> Waiting:
         digest,
         names.digest(answer.get("tool_digest"), "tool_digest"),
         _texts(answer, "policies"),
+        _text(answer, "reason"),
         times.parse(answer.get("expires_at"), "expires_at"),
         frozen.thaw(raw) if raw else None,
         _terms(answer.get("terms")),

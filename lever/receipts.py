@@ -49,6 +49,7 @@ def data(receipt: Receipt, bytes_of: BytesOf) -> dict[str, Any]:
         "resources": list(claim.resources),
         "call_id": claim.call_id or None,
         "args_digest": claim.args_digest.hex(),
+        "tool_digest": claim.tool_digest.hex(),
         "args": _base64(bytes_of, receipt.claimed, 0),
         "policies": [
             {

@@ -19,6 +19,7 @@ from tests.proof.power import CannotMount
 from tests.proof.scene import Figures
 
 _ENDS = 60  # of one instance: a longer journal makes each start slower, and finds nothing more
+_SUMS = ("ends", "busy", "acknowledged", "lost", "executions", "unknown", "violations")
 
 
 class Soak:
@@ -27,7 +28,7 @@ class Soak:
     def __init__(self, forge: Forge, disk: FailingDisk | None) -> None:
         self._forge, self._disk = forge, disk
         self.kinds = {"kills": self._kills, "faults": self._faults, "cuts": self._cuts}
-        self.sums: dict[str, list[int]] = {kind: [0, 0, 0, 0] for kind in self.kinds}
+        self.sums: dict[str, list[int]] = {kind: [0] * len(_SUMS) for kind in self.kinds}
 
     def _kills(self, folder: Path, seed: int) -> Figures:
         return survive(self._forge, folder, seed, _ENDS)
@@ -60,7 +61,7 @@ class Soak:
             folder = Path(name) / "instance"
             folder.mkdir()
             figures = self.kinds[kind](folder, seed)
-        found = (figures.ends, figures.acknowledged, figures.lost, len(figures.violations))
+        found = (*(getattr(figures, name) for name in _SUMS[:-1]), len(figures.violations))
         self.sums[kind] = [had + more for had, more in zip(self.sums[kind], found, strict=True)]
         print(f"{kind:<7} {figures}", *figures.violations, sep="\n        ", flush=True)
         return not figures.violations
@@ -85,8 +86,8 @@ def main() -> int:
                 good = soak.round(kinds[rounds % len(kinds)], seed) and good
                 rounds += 1
     print(f"\n{rounds} instances, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
-    for kind, (ends, acknowledged, lost, broken) in soak.sums.items():
-        print(f"{kind:<7} survived {ends}, acknowledged {acknowledged}, answers lost {lost}, violations {broken}")
+    for kind, sums in soak.sums.items():
+        print(f"{kind:<7}", ", ".join(f"{name} {count}" for name, count in zip(_SUMS, sums, strict=True)))
     return 0 if good else 1
 
 

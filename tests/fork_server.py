@@ -5,6 +5,7 @@ It knows no more of the tests than the job that it reads: what to run, words, fo
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -15,6 +16,7 @@ import select
 import socket
 import sys
 import termios
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -26,24 +28,38 @@ _IMPORTED = ("lever", "broker", "_pytest")
 
 def serve(control: socket.socket, listener: socket.socket) -> None:
     """Until the other end of `control` is gone. What is to be imported is with the first who asks for a process."""
-    waiting = select.poll()
-    for each in (control, listener):
-        waiting.register(each, select.POLLIN)
+    running: dict[int, tuple[int, socket.socket]] = {}  # pidfd: pid, and who asked for it
     began = False
-    while control.fileno() not in dict(waiting.poll()):
+    while True:
+        waiting = select.poll()
+        for fd in (control.fileno(), listener.fileno(), *running):
+            waiting.register(fd, select.POLLIN)
+        ready = [fd for fd, _ in waiting.poll()]
+        if control.fileno() in ready:
+            return
+        for fd in running.keys() & ready:
+            _ended(fd, *running.pop(fd))
+        if listener.fileno() not in ready:
+            continue
         if not began:
             _everything()
             gc.freeze()
             began = True
         reply, _ = listener.accept()
-        if os.fork() == 0:
-            control.close()
-            listener.close()
-            return _look_after(reply)
-        reply.close()
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                pass
+        _, stdio, _, _ = socket.recv_fds(reply, 1, 3)
+        with reply.makefile() as lines:
+            job = json.loads(lines.readline())
+        if (pid := os.fork()) == 0:
+            for line in (control, listener, reply, *(theirs for _, theirs in running.values())):
+                line.close()
+            for fd in running:
+                os.close(fd)
+            return _run(job, stdio)
+        for fd in stdio:
+            os.close(fd)
+        running[os.pidfd_open(pid)] = pid, reply
+        with suppress(OSError):
+            reply.sendall(b"%d\n" % pid)
 
 
 def _everything() -> None:
@@ -55,23 +71,11 @@ def _everything() -> None:
         importlib.import_module(name)
 
 
-def _look_after(reply: socket.socket) -> None:
-    """Fork the process that was asked for; tell its id, and once it has ended how."""
-    _, stdio, _, _ = socket.recv_fds(reply, 1, 3)
-    with reply.makefile() as lines:
-        job = json.loads(lines.readline())
-    pid = os.fork()
-    if pid == 0:
-        reply.close()
-        _run(job, stdio)
-    for fd in stdio:
-        os.close(fd)
-    with suppress(OSError):
-        reply.sendall(b"%d\n" % pid)
+def _ended(pidfd: int, pid: int, reply: socket.socket) -> None:
+    os.close(pidfd)
     _, status = os.waitpid(pid, 0)
-    with suppress(OSError):
+    with suppress(OSError), reply:
         reply.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
-    os._exit(0)
 
 
 def _run(job: dict[str, Any], stdio: list[int]) -> None:
@@ -91,7 +95,26 @@ def _run(job: dict[str, Any], stdio: list[int]) -> None:
     os.environ.update(job["env"])
     time.tzset()
     sys.argv = job["argv"]
-    sys.exit(importlib.import_module(job["module"]).main())
+    try:
+        status = importlib.import_module(job["module"]).main()
+    except SystemExit as end:
+        status = end.code
+    _end(status)
+
+
+def _end(status: object) -> None:
+    """As an interpreter ends, but for taking its modules down, which takes longer than most commands.
+
+    Only what cannot be written shows itself then, and an end that is told in words: those end as usual.
+    """
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        for file in (sys.stdout, sys.stderr):
+            file.flush()
+        if status is None or isinstance(status, int):
+            os._exit(status or 0)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -210,6 +210,11 @@ MUTANTS = [
         f"{FLOODS}::test_no_client_gets_far_ahead_of_the_daemon",
     ),
     Mutant(
+        "P11", "a certificate that stands no longer keeps its place", "broker/daemon.py",
+        "                door.stands,\n", "",
+        f"{FLOODS}::test_the_only_connection_of_who_stands_no_longer_makes_room",
+    ),
+    Mutant(
         "P31", "the SDK reads what the door has not", "broker/doors/mcp.py",
         "        message = strict_json.parse(request.body, \"body\", max_bytes=MAX_BODY_BYTES)\n",
         "        message = __import__(\"json\").loads(request.body)\n",
@@ -312,13 +317,24 @@ MUTANTS = [
     ),
     Mutant(
         "P22", "a list of tools is looked at once and for all", "broker/gateway.py",
-        "            if look and self.boottime() - look.at < LOOK_S:", "            if look:",
+        "        if look is None or self.boottime() - look.at >= LOOK_S:", "        if look is None:",
         f"{AUTHORITY}/test_gateway.py::test_a_server_that_says_nothing_of_a_change_is_looked_at_again_all_the_same",
     ),
     Mutant(
         "P23", "who leaves ends the call", "broker/gateway.py",
         "        return await asyncio.shield(task)", "        return await task",
         f"{AUTHORITY}/test_gateway.py::test_a_caller_who_is_cancelled_ends_no_call",
+    ),
+    Mutant(
+        "P11", "any number of requests is told", "broker/effects/outbox.py",
+        "        if len(requests) > MOST_REQUESTS:", "        if False:",
+        f"{AUTHORITY}/test_settled.py::"
+        "test_a_flood_of_requests_leaves_few_pointers_and_delays_no_directive_for_long",
+    ),
+    Mutant(
+        "P2", "a successor is told of its predecessor's requests", "broker/rules/authority/settled.py",
+        "    if not is_who_asked or request.state", "    if request.state",
+        f"{AUTHORITY}/test_settled.py::test_a_successor_is_told_nothing_of_it",
     ),
 ]
 # fmt: on

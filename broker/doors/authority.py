@@ -151,7 +151,7 @@ class AuthorityRoutes:
     async def _lease_list(self, order: admin.Order, attached: bytes) -> Response:
         _params(order, set())
         book, now = await self._read(order)
-        return answer(200, {"leases": rows.leases(book, now)})
+        return answer(200, {"leases": rows.leases(book, now), "closed": rows.ended_leases(book)})
 
     async def _lease_close(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"id"})

@@ -149,7 +149,7 @@ def _target_flaw(book: Book, statement: Statement, terms: Terms) -> Flaw | None:
             f"sign it anew: lever directive send {cn}",
         )
     id = statement.directive_id
-    if id in book.directives or id in book.tombstones or id in book.ledger.acts or id in book.ledger.leases:
+    if id in book.directives or id in book.tombstones or id in book.ledger.acts or id in book.ledger.lease_ids:
         return Reason.ID_SEEN, "this directive id was used before", "sign it anew with another id"
     if len(book.by_agent.get(cn, ())) >= terms.max_active_per_agent:
         return Reason.TOO_MANY_ACTIVE, f"{cn} has {terms.max_active_per_agent} active", "lever directive list"

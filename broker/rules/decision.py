@@ -33,7 +33,16 @@ class Request:
     op: str
     subject: str = ""
 
-    def refuse(self, reason: Reason, detail: str = "", hint: str = "", drafts: tuple[Draft, ...] = ()) -> Decision[Any]:
-        """The refusal of this request, noted for the journal."""
-        noted = RequestRefused(self.door, self.caller, self.op, self.subject, reason, 1)
+    def refuse(
+        self,
+        reason: Reason,
+        detail: str = "",
+        hint: str = "",
+        drafts: tuple[Draft, ...] = (),
+        *,
+        rule: str = "",
+        policies: tuple[str, ...] = (),
+    ) -> Decision[Any]:
+        """The refusal of this request, noted for the journal; so rule holds nothing of what the caller wrote."""
+        noted = RequestRefused(self.door, self.caller, self.op, self.subject, reason, 1, rule, policies)
         return Decision(drafts, None, Refused(reason, detail, hint), noted)

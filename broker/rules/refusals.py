@@ -9,7 +9,7 @@ from broker.wire.times import SECOND
 FOLD_S = 60
 SUBJECTS = 8
 _Key = tuple[str, str, str]
-_Said = tuple[str, str]
+_Said = tuple[str, str, str, tuple[str, ...]]
 
 
 class RefusalFold:
@@ -29,9 +29,9 @@ class RefusalFold:
             self._open[key] = (now, {})
             return (Draft(refusal),)
         counts = self._open[key][1]
-        said = (refusal.subject, refusal.reason)
+        said = (refusal.subject, refusal.reason, refusal.rule, refusal.policies)
         if said not in counts and len(counts) >= SUBJECTS:
-            said = ("", refusal.reason)
+            said = ("", refusal.reason, "", ())
         counts[said] = counts.get(said, 0) + 1
         return ()
 
@@ -41,5 +41,8 @@ class RefusalFold:
         drafts: list[Draft] = []
         for key in over:
             _, counts = self._open.pop(key)
-            drafts += [Draft(RequestRefused(*key, *said, count)) for said, count in counts.items()]
+            drafts += [
+                Draft(RequestRefused(*key, subject, reason, count, rule, policies))
+                for (subject, reason, rule, policies), count in counts.items()
+            ]
         return tuple(drafts)

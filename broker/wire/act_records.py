@@ -21,7 +21,7 @@ class PolicyApplied:
 
 @dataclass(frozen=True, slots=True)
 class ToolsAccepted:
-    """The operator pinned definitions of a server's tools, by name. Payload: `{"server", "tools": [definition]}`."""
+    """The operator pinned definitions of a server's tools, by name. Payload: as in broker/wire/accepted.py."""
 
     server: str
     tools: tuple[str, ...]
@@ -30,7 +30,7 @@ class ToolsAccepted:
 
 @dataclass(frozen=True, slots=True)
 class ToolChanged:
-    """A server was seen to define an accepted tool otherwise: what was asked and signed for it is void."""
+    """A server was seen to define an accepted tool otherwise, or to be another: what was asked and signed is void."""
 
     server: str
     tool: str
@@ -57,7 +57,8 @@ class RunStopped:
 
 @dataclass(frozen=True, slots=True)
 class RequestOpened:
-    """A call waits for the operator. regime: lease or act. Payload: the frozen arguments."""
+    """A call waits for the operator. regime: lease or act; reason: which rule of which policy asks. Payload: the frozen
+    arguments."""
 
     request: str
     cn: Cn
@@ -70,6 +71,7 @@ class RequestOpened:
     args_digest: Digest
     tool_digest: Digest
     policies: tuple[str, ...]
+    reason: str
     expires_at: Instant
 
 
@@ -171,8 +173,8 @@ class LeaseClosed:
 class CallClaimed:
     """Written before a call is sent: the intent, and the consent that it spends.
 
-    consent: `automatic`, `lease/ID` or `act/ID`; call_id: the agent's own name for it, perhaps empty. Payload: the
-    frozen arguments.
+    consent: `automatic`, `lease/ID` or `act/ID`; call_id: the agent's own name for it, perhaps empty; tool_digest: of
+    the tool's accepted definition. Payload: the frozen arguments.
     """
 
     claim: str
@@ -184,6 +186,7 @@ class CallClaimed:
     account: str
     resources: tuple[str, ...]
     args_digest: Digest
+    tool_digest: Digest
     consent: str
     call_id: str
     policies: tuple[str, ...]

@@ -267,7 +267,9 @@ class RequestRefused:
     """A decision against a request; those of one caller within a minute fold, and count says how many this speaks for.
 
     door: agent or operator; caller: a CN, or uid:N; op: the route's verb; subject: the id or name it was about, empty
-    where the request's own words are not to be trusted or there were too many; reason: one of errors.Reason.
+    where the request's own words are not to be trusted or there were too many; reason: one of errors.Reason. Of a tool
+    call, rule: what of a policy refused it, in words that hold nothing of its arguments; policies: the digests (hex) of
+    the layers that it was judged by. Both are empty elsewhere.
     """
 
     door: str
@@ -276,6 +278,8 @@ class RequestRefused:
     subject: str
     reason: str
     count: int
+    rule: str = ""
+    policies: tuple[str, ...] = ()
 
 
 Fact = (

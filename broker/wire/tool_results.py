@@ -32,6 +32,8 @@ class Waiting(Protocol):
     @property
     def state(self) -> str: ...
     @property
+    def reason(self) -> str: ...
+    @property
     def note(self) -> str: ...
 
 
@@ -63,9 +65,10 @@ def consent_required(request: Waiting, other_arguments: bool) -> Result:
         text,
         request_id=request.request,
         regime=request.regime,
+        reason=request.reason,
         expires_at=times.show(request.expires_at),
-        retry="once it is allowed, make the same call with the same arguments; request_status tells how it stands. "
-        "Do not repeat it in a loop.",
+        retry="once it is allowed, make the same call with the same arguments, and with the same call_id if it had "
+        "one; request_status tells how it stands. Do not repeat it in a loop.",
     )
 
 

@@ -17,6 +17,7 @@ from lever.params import CN, ID, as_json, with_key
 from lever.where import Place
 
 _HEADERS = ("LEASE", "AGENT", "ACCOUNT", "USED", "CLOSES")
+_ENDED_HEADERS = ("CLOSED LEASE", "AGENT", "ACCOUNT", "READS", "SECONDS", "BY")
 _EXAMPLE = "0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55"
 _MAX_OPERATIONS = 100
 
@@ -71,18 +72,25 @@ def open_(
     _told(line.post("/directive/send", body), action, minutes is not None, as_json)
 
 
-@lease.command("list", epilog=examples("lever lease list", "lever lease list --json"))
+@lease.command("list", epilog=examples("lever lease list", "lever lease list --all --json"))
+@click.option("--all", "everything", is_flag=True, help="Also those that are closed, and what was used of them.")
 @with_key
 @as_json
-def list_(place: Place, as_json: bool) -> None:
-    """List the leases that are open."""
+def list_(place: Place, everything: bool, as_json: bool) -> None:
+    """List the leases that are open.
+
+    --all tells of those of the last two days why each was closed, and how much of it was used: so the policy's seconds
+    and operations can be set to what reads need.
+    """
     from lever.envelopes import ask
 
     answer = ask(place, "/admin/lease_list", "lease_list", {})
+    found, closed = answer.get("leases") or [], (answer.get("closed") or []) if everything else []
     if as_json:
-        return show.data(answer)
-    found = answer.get("leases") or []
+        return show.data({"leases": found} | ({"closed": closed} if everything else {}))
     show.table(_HEADERS, [_row(one) for one in found]) if found else show.say("no lease is open")
+    if closed:
+        show.table(_ENDED_HEADERS, [_ended(one) for one in closed])
 
 
 @lease.command(epilog=examples(f"lever lease close {_EXAMPLE}"))
@@ -128,6 +136,13 @@ def _told(answer: dict[str, Any], action: LeaseAction, deprecated: bool, as_json
         {"lease": str(answer.get("id")), "seconds": str(action.ttl_seconds), "operations": str(action.ops)}
         | ({"deprecated": "minutes"} if deprecated else {})
     )
+
+
+def _ended(one: dict[str, Any]) -> tuple[str, ...]:
+    agent = one.get("agent") or {}
+    whose = f"{agent.get('cn')}/{agent.get('generation')}"
+    used = f"{one.get('used')}/{one.get('operations')}", f"{one.get('used_s')}/{one.get('seconds')}"
+    return (str(one.get("lease")), whose, str(one.get("account")), *used, str(one.get("reason")))
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

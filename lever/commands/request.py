@@ -188,6 +188,8 @@ def _review(waiting: Waiting, yes: bool) -> None:
     show.barred(approval.lines(waiting), words=True)
     if versions := approval.policies(waiting):
         show.say(f"    judged under policy {versions}")
+    if waiting.reason:
+        show.say(f"    asked because: {waiting.reason}")
     for title, whole in approval.long_values(waiting):
         show.say(f"{title}:")
         show.barred(whole, words=True) if yes else show.paged(whole)
@@ -207,6 +209,7 @@ def _facts(waiting: Waiting) -> dict[str, str]:
         "asks for": _REGIMES.get(waiting.regime, waiting.regime),
         "until": times.show(waiting.expires_at),
         "policy": approval.policies(waiting),
+        "because": waiting.reason,
         "answered by": str(waiting.told.get("answer") or ""),
         "note": str(waiting.told.get("note") or ""),
     }

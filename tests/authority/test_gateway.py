@@ -15,7 +15,7 @@ from broker.errors import Refused, Unavailable
 from broker.gateway import LOOK_S, Gateway
 from broker.rules.authority import rows
 from broker.turn import Turn
-from broker.wire.act_records import CallEnded, LeaseClosed, ToolChanged
+from broker.wire.act_records import CallEnded, LeaseClosed, LeaseOpened, ToolChanged
 from broker.wire.catalogue import PinnedTool, listing
 from broker.wire.records import BrokerStarted, Draft
 from broker.wire.server_identity import NOBODY
@@ -244,7 +244,7 @@ async def test_and_is_never_begun_too_late_because_nobody_looked(room: Room) -> 
 async def test_a_suspended_machine_makes_no_lease_wait_longer_for_its_first_read(room: Room) -> None:
     for suspended_s, answer in ((59.9, ""), (60, "consent_required")):
         room.table.opened()
-        room.gateway.waited_s()
+        room.gateway.heard([room.table.last(LeaseOpened)])
         room.boot_s += suspended_s
         assert await room.call("s__read") == answer
         room.table.later(90)

@@ -13,7 +13,7 @@ from broker.rules.authority.passage import Claimed
 from broker.wire import own_tools, statement
 from broker.wire.act_records import CallClaimed, LeaseClosed, LeaseOpened, RequestOpened
 from broker.wire.records import ClockAccepted
-from broker.wire.statement import LeaseAction
+from broker.wire.statement import BoundAction, LeaseAction
 from tests.authority.table import AT, SEND, Table
 from tests.proof.cast import FIRST_ALONE, SECOND_KEY, B
 
@@ -320,6 +320,8 @@ def test_one_signature_opens_one_lease(table: Table) -> None:
     table.restart()
     assert table.say(value) == Reason.ID_SEEN
     assert isinstance(table.call("read"), ConsentRequired)
+    held = table.statement(BoundAction("tool_call", "s", "send", {"to": []}), id=value.directive_id)
+    assert table.say(held) == Reason.ID_SEEN, "nor is its id ever another's, open or closed"
 
 
 def test_a_lease_is_signed_for_now(table: Table) -> None:
@@ -333,37 +335,6 @@ def test_it_never_opens_before_the_time_for_which_it_was_signed(table: Table, op
     answer = table.lease(request=request, opens_s=opens_s)
     assert (answer == Reason.NOT_YET_VALID) is not opens
     assert isinstance(table.call("read"), Claimed) is opens
-
-
-READS: dict[str, tuple[dict[str, Any], bool]] = {
-    "by name": ({"s.list": {"class": "read", "account": "other"}}, True),
-    "by an argument": ({"s.list": {"class": "read", "account": {"pointer": "/account"}}}, True),
-    "no tool": ({}, False),
-    "a mutation": ({"s.list": {"class": "mutation", "account": "other"}}, False),
-    "unclassified": ({"s.list": {"account": "other"}}, False),
-    "one that needs an act each time": ({"s.ask": {"class": "read", "account": "other"}}, False),
-    "a denied one": ({"s.drop": {"class": "read", "account": "other"}}, False),
-    "one that is not accepted": ({"t.read": {"class": "read", "account": "other"}}, False),
-}
-
-
-@pytest.mark.promise("P20")
-@pytest.mark.parametrize("how", READS)
-def test_nobody_is_asked_for_a_lease_under_which_nothing_could_be_read(table: Table, how: str) -> None:
-    tools, usable = READS[how]
-    table.apply(accounts={"other": {}}, tools=tools)
-    table.call("note", {})
-    assert (table.lease_request("other") == Reason.DENIED_BY_DEFAULT) is not usable
-    assert (table.lease("other") == Reason.DENIED_BY_DEFAULT) is not usable
-
-
-@pytest.mark.promise("P20")
-def test_nor_for_an_account_that_a_narrower_layer_alone_knows(table: Table) -> None:
-    table.call("note", {})
-    table.apply(f"agent/{table.run().cn}", accounts={"own": {}},
-                tools={"s.read": {"class": "read", "account": "own"}})  # fmt: skip
-    assert table.lease_request("own") == Reason.UNKNOWN_ACCOUNT
-    assert table.lease("own") == Reason.UNKNOWN_ACCOUNT
 
 
 def test_none_opens_for_an_unknown_account_another_request_or_no_run(table: Table) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import ssl
 import threading
@@ -70,6 +72,7 @@ def test_no_answer_in_time_and_a_lost_connection_leave_it_unknown(house: Desk, n
     assert code(call(agent, name, {"n": 1}, call_id="lost")) == "outcome_unknown"
     assert code(call(agent, name, {"n": 1}, call_id="lost")) == "outcome_unknown"
     assert code(status(agent, request)) == "outcome_unknown"
+    until(lambda: code(call(agent, name, {"n": 1})) != "server_unavailable")  # its process is not started again at once
     assert code(call(agent, name, {"n": 1})) == "consent_required"
     assert len(house.reached("dies")) <= 1
 
@@ -86,21 +89,25 @@ def test_an_error_of_the_servers_is_an_answer_and_spends_the_act(house: Desk, na
 
 
 @pytest.mark.promise("P20", "P24")
-def test_what_provably_was_not_sent_leaves_the_act_active(house: Desk) -> None:
+def test_a_server_that_is_away_spends_nothing(house: Desk) -> None:
+    """Nor is anybody asked about what would not come to pass."""
     agent = house.rig.enrol("unsent")
+    house.lease(agent, "mail", request=asked(agent, "s__pid"))
+    pid = int(text(call(agent, "s__pid")))
     approved(house, agent, "s__echo", {"unsent": 1})
     id = next(act for act, row in house.acts().items() if row["agent"]["cn"] == agent.cn)
-    (house.beside / "refuse").touch()  # of this agent's own process, which is not there yet
-    assert code(call(agent, "s__echo", {"unsent": 1}, call_id="one")) == "not_dispatched"
+    (house.beside / "refuse").touch()
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: code(call(agent, "s__look", {"paths": []})) == "server_unavailable")
+    assert code(call(agent, "s__echo", {"unsent": 1}, call_id="one")) == "server_unavailable"
+    assert code(call(agent, "s__echo", {"unsent": 2})) == "server_unavailable"
     (house.beside / "refuse").unlink()
     assert (house.acts()[id]["state"], house.acts()[id]["claim"]) == ("active", None)
-    (run,) = [row for row in house.signed("run_list").json()["runs"] if row["agent"]["cn"] == agent.cn]
-    assert run["used"]["tool_calls"] == 0
     results: list[dict[str, Any]] = []
 
     def again() -> bool:
         results.append(call(agent, "s__echo", {"unsent": 1}, call_id="one"))
-        return code(results[-1]) != "not_dispatched"
+        return code(results[-1]) != "server_unavailable"
 
     until(again)  # the server is not tried again at once
     assert code(results[-1]) == ""

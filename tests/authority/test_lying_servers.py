@@ -103,7 +103,9 @@ async def test_tools_of_a_server_that_is_another_now_are_not_the_accepted_ones(h
 
 async def test_a_list_that_changes_between_the_look_and_the_call_sends_nothing(house: House) -> None:
     """It says so while the claim is being written: nothing was sent, and everything spent is there again."""
-    assert await house.call("s__pid") == ""
+    assert await house.call("s__echo") == "consent_required"
+    (request,) = house.table.book.ledger.requests
+    act = house.table.approve(request)
     durable = house.durable
 
     def meanwhile() -> Any:
@@ -111,9 +113,11 @@ async def test_a_list_that_changes_between_the_look_and_the_call_sends_nothing(h
         return durable()
 
     house.durable = meanwhile  # type: ignore[method-assign]
-    assert await house.call("s__pid") == "not_dispatched"
+    assert await house.call("s__echo") == "not_dispatched"
+    assert (house.table.the_act(act).state, house.table.run().calls) == ("active", 0)
     house.durable = durable  # type: ignore[method-assign]
-    assert await house.call("s__pid") == ""
+    assert await house.call("s__echo") == ""
+    assert (house.table.the_act(act).state, house.table.run().calls) == ("claimed", 1)
 
 
 async def test_a_call_that_is_refused_anyway_starts_no_process(house: House) -> None:

@@ -18,7 +18,7 @@ from broker.wire.act_records import ActEnded, CallClaimed, RequestOpened
 from broker.wire.records import ClockAccepted, DirectiveAdmitted
 from broker.wire.statement import Approval, BoundAction, Instruction
 from broker.wire.verified import NOBODY
-from tests.authority.table import AT, SEND, STARTED, TOOLS, Table, tool
+from tests.authority.table import AT, SEND, STARTED, Table, tool
 from tests.proof.cast import FIRST_ALONE, SECOND_KEY, A, B, caller, digest
 
 pytestmark = pytest.mark.promise("P20")
@@ -280,56 +280,6 @@ def test_a_signature_that_cannot_be_checked_for_now_is_neither_spent_nor_asked_f
     assert table.count(RequestOpened) == requests
     table.standing = standing
     table.done("send", SEND)
-
-
-def revoke(table: Table, act: str) -> Any:
-    return table.take(orders.revoke_act(table.book, table.at, order=table.order("act_revoke"), id=act))
-
-
-def test_a_revoked_act_serves_nothing_and_one_that_was_executed_cannot_be_revoked(table: Table) -> None:
-    act = table.act()
-    assert revoke(table, act) is True
-    assert isinstance(table.call("send", SEND), ConsentRequired)
-    act = table.act("send", {"to": ["bob"]})
-    table.done("send", {"to": ["bob"]})
-    assert revoke(table, act) is False
-
-
-def change_and_accept(table: Table) -> None:
-    table.see(*(tool("send", description="Otherwise.") if one.name == "send" else one for one in TOOLS))
-    table.accept(*TOOLS)
-
-
-TAKEN_BACK: dict[str, tuple[str, Any]] = {
-    "revoked": ("revoked", lambda table, act: revoke(table, act)),
-    "its tool changed, and was accepted again": ("invalidated", lambda table, act: change_and_accept(table)),
-    "its agent revoked": ("invalidated", lambda table, act: table.revoke(A)),
-    "its agent enrolled anew": ("invalidated", lambda table, act: table.enrol(A)),
-    "its key removed for a moment": ("invalidated", lambda table, act: table.uphold(FIRST_ALONE)),
-}
-
-
-@pytest.mark.parametrize("how", TAKEN_BACK)
-def test_an_act_that_is_taken_back_while_its_call_runs_is_no_more_where_that_is_not_sent(
-    table: Table, how: str
-) -> None:
-    act = table.approve(table.asked("send", SEND), signer=SECOND_KEY)
-    claimed = table.call("send", SEND)
-    becomes, take_back = TAKEN_BACK[how]
-    take_back(table, act)
-    assert revoke(table, act) is False, "it is taken back once"
-    assert (table.the_act(act).state, table.claim(claimed).outcome) == ("claimed", ""), "what runs is finished"
-    table.check()
-    table.end(claimed, "not_dispatched")
-    assert table.the_act(act).state == becomes
-    table.check()
-
-
-def test_what_is_sent_though_it_was_taken_back_is_spent(table: Table) -> None:
-    act = table.act()
-    claimed = table.call("send", SEND)
-    assert revoke(table, act) is True
-    assert (table.end(claimed), table.the_act(act).state) == ("done", "claimed")
 
 
 def test_a_restart_keeps_it_and_a_clock_set_back_does_not(table: Table) -> None:

@@ -101,7 +101,7 @@ class Past:
         raw = frozen.freeze(arguments)
         fact = RequestOpened(
             "request-1", *WHO, "run-1", "act", "files.write", "", resources, raw.digest, TOOL_DIGEST,
-            (POLICY.digest.hex(),), at(600),
+            (POLICY.digest.hex(),), "a mutation by the table", at(600),
         )  # fmt: skip
         return Draft(fact, (raw.raw,))
 
@@ -138,8 +138,8 @@ class Past:
         read = not consent.startswith("act/")
         fact = CallClaimed(
             claim, *WHO, "run-1", "files.read" if read else "files.write", "read" if read else "mutation",
-            "mail" if consent.startswith("lease/") else "", () if read else resources, raw.digest, consent, "",
-            (POLICY.digest.hex(),),
+            "mail" if consent.startswith("lease/") else "", () if read else resources, raw.digest, TOOL_DIGEST,
+            consent, "", (POLICY.digest.hex(),),
         )  # fmt: skip
         return Draft(fact, (raw.raw,))
 

@@ -129,6 +129,25 @@ def test_a_policy_that_is_not_the_one_of_its_digest_is_not_believed(cli: Cli, in
     assert done.status == Exit.VERIFICATION_FAILED
 
 
+ENDED = {
+    "lease": "0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55", "agent": {"cn": "worker-a", "generation": 3}, "account": "mail",
+    "seconds": 90, "operations": 20, "used": 7, "used_s": 61, "reason": "run over",
+}  # fmt: skip
+
+
+def test_list_all_tells_how_leases_ended(cli: Cli, instance: Path, path: Path) -> None:
+    more = ("--config", instance, "--socket", path)
+    with operator_socket(path, admin_lease_list=(200, {"leases": [LEASE], "closed": [ENDED]})):
+        plain, every = cli("lease", "list", *more), cli("lease", "list", "--all", *more)
+        data = cli("lease", "list", "--all", "--json", *more)
+        screen = cli.on_terminal("lease", "list", "--all", *more, env={"NO_COLOR": "1"}).screen
+    assert "run over" not in plain.stdout
+    (line,) = (line for line in every.stdout.splitlines() if "run over" in line)
+    assert line.split() == [ENDED["lease"], "worker-a/3", "mail", "7/20", "61/90", "run", "over"]
+    assert json.loads(data.stdout) == {"leases": [LEASE], "closed": [ENDED]}
+    assert max(map(len, screen.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines())) <= 80
+
+
 def test_list_and_close(cli: Cli, instance: Path, path: Path) -> None:
     more = ("--config", instance, "--socket", path)
     with operator_socket(

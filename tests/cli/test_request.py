@@ -178,7 +178,7 @@ def test_a_request_to_read_is_answered_with_a_lease_as_the_policy_has_it(cli: Cl
 
 
 @pytest.mark.parametrize(("terms", "exit", "why"), [
-    (None, Exit.REFUSED, "no policy in force knows it"),
+    (None, Exit.REFUSED, "no lease of account mail"),
     ({"sensitive": True, "lease_seconds": 90, "lease_operations": 20}, Exit.REFUSED, "each read is its own act"),
     ({"sensitive": False, "lease_seconds": 301, "lease_operations": 20}, Exit.VERIFICATION_FAILED, "terms"),
     ({"sensitive": False, "lease_seconds": True, "lease_operations": 20}, Exit.VERIFICATION_FAILED, "terms"),

@@ -10,7 +10,7 @@ import socket
 import ssl
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ from tests.rig import Agent, Rig
 
 DESCRIPTORS = 4096
 EACH = 170  # of six kinds: a thousand
-ROOM = 64
+ROOM, PLACES = 64, 6
 CONSUME, ENROL = "/directive/consume", "/enrol"
 
 
@@ -299,6 +299,24 @@ async def test_certificates_that_stand_no_longer_keep_nobody_from_enrolling(smal
             await crowd.gather(Stall("idle", one.context(), agent_get("/inbox")), ROOM // 4)
         newcomer = await asyncio.to_thread(enrolled, rig, "newcomer")
         assert await asyncio.to_thread(consumes, rig, newcomer)
+
+
+@pytest.mark.promise("P11", "P16")
+@pytest.mark.parametrize("ending", ["enrolled anew", "revoked"])
+async def test_the_only_connection_of_who_stands_no_longer_makes_room(tmp_path: Path, ending: str) -> None:
+    """Of an agent it would not: as many old certificates as there are places would keep everybody out."""
+    with closing(Rig.create(tmp_path / "instance", limits=f"limits: {{max_connections: {PLACES}}}")) as rig:
+        rig.start()
+        generations = [enrolled(rig, "many")]
+        while len(generations) <= PLACES:
+            generations.append(rig.enrol(generations[0].cn))
+        if ending == "revoked":
+            rig.admin("/admin/agent_revoke", "agent_revoke", cn=generations[0].cn)
+        async with Crowd(rig) as crowd:
+            for one in generations[:PLACES]:
+                await crowd.gather(Stall("idle", one.context(), agent_get("/inbox")), 1)
+            newcomer = await asyncio.to_thread(enrolled, rig, "newcomer")
+            assert await asyncio.to_thread(consumes, rig, newcomer)
 
 
 @pytest.mark.promise("P11", "P15")

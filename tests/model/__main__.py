@@ -5,24 +5,32 @@ With LEVER_SOAK=1 it runs the large space and many more examples.
 
 from __future__ import annotations
 
-from tests.model import situations, test_cells, test_explorer, test_machine
-from tests.model.stage import COUNTS
+from collections import Counter
+
+from tests.model import permit_machine, situations, stage, test_cells, test_explorer, test_machine, test_permits
 
 
 def main() -> None:
     """One line a figure."""
     explorer = test_explorer.explore()
     test_machine.run()
+    test_permits.run()
     tables = (test_cells.LIFE, test_cells.DIRECTIVES, test_cells.AGENTS, test_cells.TICKETS)
     orders = len(test_cells.ENVELOPES) * len(situations.ORDERED)
-    print(f"model steps: {COUNTS['steps']}")
-    for name in sorted(COUNTS.keys() - {"steps"}):
-        print(f"  {name}: {COUNTS[name]}")
+    told("model steps", stage.COUNTS)
+    told("model steps with tool calls", permit_machine.COUNTS)
     print(f"table cells: {sum(len(test_cells.cells(table)) for table in tables) + orders}")
     print(f"states explored: {explorer.states}, by {explorer.steps} steps, closed: {explorer.closed}")
     print(f"invariants checked: {sum(explorer.checked.values())}")
     for promise, count in explorer.checked.items():
         print(f"  {promise}: {count}")
+
+
+def told(what: str, counts: Counter[str]) -> None:
+    """The steps, and what they reached."""
+    print(f"{what}: {counts['steps']}")
+    for name in sorted(counts.keys() - {"steps"}):
+        print(f"  {name}: {counts[name]}")
 
 
 if __name__ == "__main__":

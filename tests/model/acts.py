@@ -10,7 +10,7 @@ from broker.rules import admin, sweep
 from broker.wire.names import Cn, DirectiveId, Instant
 from tests.model import orders, system
 from tests.model.reference import DAY, SECOND, Choices, Model, Row, no
-from tests.model.stage import COUNTS, Stage
+from tests.model.stage import Stage
 from tests.model.system import INSTANCE, Asked, Made, digest
 
 IDS, SIGNERS = tuple(f"d{n}" for n in range(8)), ("s1", "s2")
@@ -149,10 +149,10 @@ class Acts(Stage):
         claim = (who["cn"], str(who["generation"]), who["key"], attempt)
 
         def released(raw: bytes) -> None:
-            COUNTS["handed out"] += 1
+            self.counts["handed out"] += 1
             assert self.handed.setdefault(raw, claim) == claim, "to one claimant"
             assert attempt or raw not in self.once, "and without an attempt key once"
-            COUNTS["repeats"] += raw in self.once
+            self.counts["repeats"] += raw in self.once
             self.once.add(raw)
 
         choices = lambda now: self.model.consume(now, who, id, attempt, good)  # noqa: E731

@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from broker.rules.decision import Decision
 from broker.wire.names import Instant
-from tests.model import orders, system
-from tests.model.acts import IDS, SIGNERS, Acts
-from tests.model.reference import DAY, HOUR, MINUTE, SECOND, TOMBSTONE, ok, the_time
-from tests.model.stage import COUNTS, START, new_model
+from tests.model.acts import IDS, SIGNERS
+from tests.model.ends import Ends
+from tests.model.reference import DAY, HOUR, MINUTE, SECOND, TOMBSTONE
+from tests.model.stage import START
 
 NAMES, ATTEMPTS, KEYS = ("a", "b", "c"), ("", "try-1", "try-2"), ("k1", "k2")
 
@@ -32,7 +31,7 @@ issuing = st.sampled_from([0] * 6 + [-HOUR, 120 * SECOND, 120 * SECOND + 1])
 flawed = st.sampled_from([frozenset[str]()] * 9 + [frozenset(["wrong_instance"]), frozenset(["tool_undeclared"])])
 
 
-class Lifecycle(Acts):
+class Lifecycle(Ends):
     """Each rule is one step; after each, every answer that is out and all that is listed has been compared."""
 
     # The steps.
@@ -148,9 +147,6 @@ class Lifecycle(Acts):
     def the_clock_goes_back(self, by: int) -> None:
         self.system.wall = Instant(self.system.wall - by)
 
-    def nothing(self) -> None:
-        self.turn(lambda book, now: Decision(), lambda now: ok())
-
     @rule(how=st.sampled_from(["stop", "kill", "disk"]))
     def the_broker_ends(self, how: str) -> None:
         if how == "stop":
@@ -158,56 +154,7 @@ class Lifecycle(Acts):
         else:
             self.crash(how == "disk")
 
-    def restart(self) -> None:
-        """What the records make is what the broker was that wrote them."""
-        self.land(None)
-        self.nothing()
-        before, decided = system.image(self.system.book), self.decided
-        self.start()
-        self.nothing()
-        if self.decided >= decided and the_time(self.system.wall, self.newest()) is not None:
-            assert system.image(self.system.book) == before
-            COUNTS["restarts compared"] += 1
-
-    def start(self) -> None:
-        for asked, _ in self.pending:
-            asked.drop()
-        self.pending.clear()
-        self.decided = 0
-        self.held = False
-        self.system.restart()
-
-    def crash(self, fails: bool) -> None:
-        """The process ends, or the disk refuses and ends it: what is durable stays, and it is all that was answered."""
-        if fails:
-            self.system.journal.stopped = True
-            for asked, _ in self.pending:
-                asked.poll()
-                assert asked.failed, "nothing is acknowledged after the disk refused"
-            asked = self.system.ask(lambda book, now: Decision())
-            assert asked.failed or asked.released == ("no", "clock_behind")
-        count = self.system.journal.durable_count
-        COUNTS["records lost"] += len(self.system.journal.records) - count
-        self.start()
-        self.model = new_model()
-        self.history = [(start, effects[: max(0, count - start)]) for start, effects in self.history]
-        for _, effects in self.history:
-            for effect in effects:
-                effect(self.model)
-        COUNTS["crashes"] += 1
-
-    @precondition(lambda self: the_time(self.system.wall, self.newest()) is None)
+    @precondition(lambda self: self.behind())
     @rule()
     def accept_the_clock(self) -> None:
-        self.crash(fails=False)
-        at, behind = self.system.wall, the_time(self.system.wall, self.newest()) is None
-        start = len(self.system.journal.records)
-        assert self.system.accept_clock() == behind, "only a clock that is behind is accepted"
-        if behind:
-            orders.accept_clock(self.model, at)
-            self.history.append((start, (lambda m: orders.accept_clock(m, at),)))
-            COUNTS["clocks set back"] += 1
-
-    def teardown(self) -> None:
-        for asked, _ in self.pending:
-            asked.drop()
+        self.go_on_with_an_earlier_clock()

@@ -55,7 +55,7 @@ def revoke_agent(m: Model, now: int, e: Row, cn: str) -> Choices:
     """Nothing of that name gets in; False where there was nothing to shut out."""
     agent = m.agents.get(cn)
     tickets = {now < row["expires"] for row in m.tickets.values() if row["cn"] == cn and not row["answer"]}
-    shut, nothing = ok(True, spend(e), lambda m: m.shut(cn, now)), ok(False, spend(e))
+    shut, nothing = ok(True, spend(e), *m.closes(cn), lambda m: m.shut(cn, now)), ok(False, spend(e))
     if (agent and agent["state"] != "revoked") or True in tickets:
         return shut
     return shut + nothing if tickets else nothing  # an expired ticket may be remembered for a moment
@@ -65,7 +65,7 @@ def pause(m: Model, now: int, e: Row, cn: str) -> Choices:
     """Bar a name from everything but renewals; False where there is none of that name, or it is paused."""
     if cn not in m.agents or cn in m.paused:
         return ok(False, spend(e))
-    return ok(True, spend(e), lambda m: m.paused.add(cn))
+    return ok(True, spend(e), *m.closes(cn), lambda m: m.paused.add(cn))
 
 
 def resume(m: Model, now: int, e: Row, cn: str) -> Choices:
@@ -89,14 +89,6 @@ def sweep(m: Model, now: int) -> Choices:
             m.end(id, "expired", now)
 
     return ok(None, *([write] if due else []))
-
-
-def accept_clock(m: Model, at: int) -> None:
-    """The clock is set back: what was open ends, what was used in the time that is taken back stays used."""
-    for cn in {row["cn"] for row in m.directives.values()}:
-        m.end_all(cn, at)
-    m.tickets.clear()
-    m.gone.clear()
 
 
 def _ends(id: str, state: str, now: int) -> Effect:

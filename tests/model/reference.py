@@ -90,6 +90,19 @@ class Model:
 
     def send(self, now: int, s: Row) -> Choices:
         """s: id, cn, generation, issued, opens, expires, signer, raw, and the flaws that it was given."""
+        why = self.flaws(now, s)
+        kept = {key: s[key] for key in ("id", "cn", "generation", "opens", "expires", "signer", "raw")}
+        good = ok((s["id"], s["opens"] > now), lambda m: m._admit(kept, now), *self.freezes(s))
+        if why:
+            return no(why)
+        return good + self.crowded(s)
+
+    def crowded(self, s: Row) -> Choices:
+        """What closed and was not yet written down still counts, for a second."""
+        return no({"too_many_active"}) if len(self.live(s["cn"])) >= self.cap else []
+
+    def flaws(self, now: int, s: Row) -> set[str]:
+        """Every true reason against a statement."""
         agent, why = self.agents.get(s["cn"]), set(s["flaws"])
         if s["opens"] >= s["expires"]:
             why.add("window_empty")
@@ -107,16 +120,10 @@ class Model:
             why.add("generation_stale")
         if self.known(s["id"], now):
             why.add("id_seen")
-        count = len(self.live(s["cn"]))
         open_ones = sum(self.state(self.directives[id], now) == "active" for id in self.live(s["cn"]))
         if open_ones >= self.cap:
             why.add("too_many_active")
-        kept = {key: s[key] for key in ("id", "cn", "generation", "opens", "expires", "signer", "raw")}
-        good = ok((s["id"], s["opens"] > now), lambda m: m._admit(kept, now))
-        if why:
-            return no(why)
-        # What closed and was not yet written down still counts, for a second.
-        return good + (no({"too_many_active"}) if count >= self.cap else [])
+        return why
 
     def _admit(self, kept: Row, now: int) -> None:
         self.directives.pop(kept["id"], None)
@@ -245,7 +252,7 @@ class Model:
             return no(why | {"ticket_spent"} | ({"ticket_unknown"} if now >= max(until, row["expires"]) else set()))
         if now >= row["expires"]:
             return no(why | {"ticket_expired", "ticket_unknown"})
-        return no(why) if why else ok(pem, lambda m: m._enrol(ticket, key, pem, not_after, now))
+        return no(why) if why else ok(pem, *self.closes(cn), lambda m: m._enrol(ticket, key, pem, not_after, now))
 
     def _enrol(self, ticket: str, key: str, pem: bytes, not_after: int, now: int) -> None:
         row = self.tickets[ticket]
@@ -269,7 +276,7 @@ class Model:
             held_key, held_pem = agent["successors"][who["cert"]]
             if key == held_key:
                 return ok(held_pem)
-            return no({"certificate_forked"}, lambda m: m.agents[who["cn"]].update(state="frozen"))
+            return no({"certificate_forked"}, *self.closes(who["cn"]), lambda m: m.freeze(who["cn"], now))
         return ok(pem, lambda m: m._renew(who, key, pem, not_after))
 
     def _renew(self, who: Row, key: str, pem: bytes, not_after: int) -> None:
@@ -292,3 +299,22 @@ class Model:
         self.end_all(cn, now)
         if cn in self.agents:
             self.agents[cn]["state"] = "revoked"
+
+    def closes(self, cn: str) -> tuple[Effect, ...]:
+        """What is written first when an agent is shut out: of a model that knows nothing else, nothing."""
+        return ()
+
+    def freezes(self, s: Row) -> tuple[Effect, ...]:
+        """What is written of a statement besides it."""
+        return ()
+
+    def freeze(self, cn: str, now: int) -> None:
+        """A copied identity."""
+        self.agents[cn]["state"] = "frozen"
+
+    def set_back(self, at: int) -> None:
+        """The clock is set back: what was open ends, what was used in the time that is taken back stays used."""
+        for cn in {row["cn"] for row in self.directives.values()}:
+            self.end_all(cn, at)
+        self.tickets.clear()
+        self.gone.clear()

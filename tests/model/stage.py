@@ -20,16 +20,18 @@ COUNTS: Counter[str] = Counter()
 """What all runs of this process did: the figures of `python -m tests.model`."""
 
 
-def new_model() -> Model:
-    return Model(cap=CAP, repeat_s=REPEAT_S, expiry_max_s=EXPIRY_MAX_S)
-
-
 class Stage(RuleBasedStateMachine):
     """A model and a system that see the same."""
 
+    counts = COUNTS
+
+    @staticmethod
+    def new_model() -> Model:
+        return Model(cap=CAP, repeat_s=REPEAT_S, expiry_max_s=EXPIRY_MAX_S)
+
     def __init__(self) -> None:
         super().__init__()
-        self.system, self.model = System(Instant(START)), new_model()
+        self.system, self.model = System(Instant(START)), self.new_model()
         self.history: list[tuple[int, tuple[Effect, ...]]] = []  # where in the journal a turn began, what it changed
         self.pending: list[tuple[Asked, Callable[[Any], None]]] = []
         self.held = False
@@ -49,10 +51,10 @@ class Stage(RuleBasedStateMachine):
 
     def newest(self) -> int:
         """The newest time that anything was decided by, or written since the clock was last set back."""
-        at = self.decided
+        at = 0
         for record, _ in self.system.journal.records:
             at = record.at if isinstance(record.fact, ClockAccepted) else max(at, record.at)
-        return at
+        return max(at, self.decided)
 
     def turn(
         self, decide: Decide, choices: Callable[[int], Choices], released: Callable[[Any], None] = lambda value: None
@@ -69,7 +71,7 @@ class Stage(RuleBasedStateMachine):
             permitted.extend(choices(at))
 
         asked = self.system.ask(decide, before)
-        COUNTS["answers compared"] += 1
+        self.counts["answers compared"] += 1
         if now is None:
             assert asked.released == ("no", "clock_behind"), "with a later time in the journal nothing is decided"
             return asked
@@ -111,7 +113,7 @@ class Stage(RuleBasedStateMachine):
 
     @invariant()
     def what_is_listed_is_what_the_model_says(self) -> None:
-        COUNTS["steps"] += 1
+        self.counts["steps"] += 1
         now = the_time(self.system.wall, self.newest())
         if now is None:
             return

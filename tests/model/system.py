@@ -10,6 +10,7 @@ from typing import Any
 from broker.errors import Fatal, Refused
 from broker.rules import admin, admit, consume, identity, listing
 from broker.rules import image as of_image
+from broker.rules.authority import ledger_image
 from broker.rules.book import Book, SetBack
 from broker.rules.decision import Decision, Request
 from broker.turn import Turn
@@ -91,7 +92,7 @@ def plain(answer: Any) -> Any:
     if isinstance(answer, admit.Admitted):
         return answer.id, answer.scheduled
     if isinstance(answer, tuple):
-        return tuple((pointer.id, pointer.notified_at) for pointer in answer)
+        return tuple((one.id, one.notified_at) if isinstance(one, consume.Pointer) else one for one in answer)
     return answer
 
 
@@ -192,10 +193,21 @@ def image(book: Book) -> dict[str, Any]:
         "by_signer",
     )
     return {name: getattr(book, name) for name in names} | {
+        "ledger": ledger(book),
         "tombstones": tombstones,
         "newest_at": book.newest_at,
         "records": book.records,
     }
+
+
+def ledger(book: Book) -> tuple[Any, ...]:
+    """Its part about authority, with the exact bytes of all that is alive."""
+    own = book.ledger
+    signed = [(one.statement, one.signature) for one in own.signed()]
+    requests = [(one.args, one.note) for one in own.requests.values()]
+    policies = {scope: force.policy.raw for scope, force in own.policies.items() if force.policy}
+    tools = {tool.qualified: tool.digest for tool in own.tools()}
+    return ledger_image.of(own), signed, requests, policies, tools, list(own.running)
 
 
 # The model's words, as what the rules take.

@@ -10,6 +10,7 @@ from broker.wire import accepted, catalogue, frozen, policy
 from broker.wire.caller import Caller
 from broker.wire.catalogue import PinnedTool
 from broker.wire.policy import Policy
+from broker.wire.server_identity import ServerIdentity, by_command
 from broker.wire.statement import Approval, LeaseAction
 from broker.wire.verified import Standing
 from tests.proof.cast import BOTH, A, caller
@@ -19,14 +20,15 @@ WHO = caller(A, 1)
 _TOOLS = ("look", "read_mail", "write_file", "shred")
 
 
-def pinned(name: str, words: str = "A tool.") -> PinnedTool:
-    """A tool of the server, as it defines it in these words."""
-    return catalogue.pin(SERVER, {"name": name, "description": words, "inputSchema": {"type": "object"}})
+def pinned(name: str, version: str = "1") -> PinnedTool:
+    """A tool of the server, as it defines it in this version."""
+    who = ServerIdentity("files-server", version, by_command(["/opt/files"]))
+    return catalogue.pin(SERVER, {"name": name, "description": "A tool.", "inputSchema": {"type": "object"}}, who)
 
 
 TOOLS = {name: pinned(name) for name in _TOOLS}
 CATALOGUE = accepted.encode(SERVER, TOOLS.values())
-OTHERWISE = pinned("write_file", "It does something else now.")
+OTHERWISE = pinned("write_file", version="2")
 
 
 def a_policy(name: str, *, denied: tuple[str, ...] = (), **budgets: int) -> Policy:

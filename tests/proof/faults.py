@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.fakes.failing_disk import FAULTS, SAID, FailingDisk, Fault
-from tests.proof.forge import Forge
+from tests.proof.forge import LEVER, Forge
 from tests.proof.processes import Daemon
 from tests.proof.scene import Figures, Scene
 
@@ -20,6 +20,8 @@ class Failing:
     """One fault of the list for each life."""
 
     disk_fails = True
+    entry = LEVER
+    listed, verified = 0.5, 1.0
 
     def __init__(self, disk: FailingDisk, faults: list[Fault]) -> None:
         self._disk, self._faults = disk, iter(faults)

@@ -33,6 +33,10 @@ _IMPORTED = (
     "broker.journal.create",
     "broker.journal.inspect",
     "tests.proof.hammer",
+    "tests.proof.processes",
+    "broker.effects.tool_servers.pool",
+    *("anyio._backends._asyncio", "cryptography.hazmat.backends.openssl.backend", "encodings.idna"),
+    *("encodings.utf_16_be", "uvicorn.lifespan.off"),  # what a daemon would import late, each life of it anew
     "tests.proof.together",
 )
 _ROOT = Path(__file__).resolve().parents[2]

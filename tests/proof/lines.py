@@ -56,6 +56,11 @@ class Lines:
         socket_path = self.folder / "state" / "operator.sock"
         return self._ask(op, "operator", lambda: UnixLine(socket_path), route, body, about)
 
+    def ask(self, op: str, route: str, **about: str) -> Told:
+        """A question to the operator socket that needs no signature."""
+        socket_path = self.folder / "state" / "operator.sock"
+        return self._ask(op, "operator", lambda: UnixLine(socket_path), route, None, about)
+
     def agent(self, op: str, route: str, body: Any, pem: Path | None = None, **about: str) -> Told:
         """A request to the agent door. pem: the identity's key and certificate; without one, as a stranger."""
 
@@ -114,7 +119,10 @@ class Lines:
 
 def _said(line: http.client.HTTPConnection, route: str, body: Any) -> tuple[int, Answer]:
     try:
-        line.request("POST", route, json.dumps(body), {"Content-Type": "application/json"})
+        if body is None:
+            line.request("GET", route)
+        else:
+            line.request("POST", route, json.dumps(body), {"Content-Type": "application/json"})
         with line.getresponse() as response:
             return response.status, json.loads(response.read())
     except TimeoutError:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.proof.forge import Forge
+from tests.proof.forge import LEVER, Forge
 from tests.proof.processes import Daemon
 from tests.proof.scene import Figures, Scene
 
@@ -70,6 +70,8 @@ class PowerCut:
     """The medium is cut while the clients are at it. Then the daemon is killed, or sees for itself that it must end."""
 
     disk_fails = True
+    entry = LEVER
+    listed, verified = 0.5, 1.0
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium

@@ -11,42 +11,56 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from broker import offline
 from broker.wire.record_view import view
-from tests.proof import told
+from tests.proof import told, tool_desk
+from tests.proof.board import AGENTS, CALLING, Boards
+from tests.proof.callers import Caller, call_id
 from tests.proof.checker import violations
 from tests.proof.forge import Forge
-from tests.proof.hammer import AGENTS, Board, Operator
 from tests.proof.identities import newest
 from tests.proof.lines import Lines
+from tests.proof.operators import Operator
 from tests.proof.processes import Client, Daemon
 from tests.proof.signer import Signer
-from tests.proof.told import Entry, History, Restart, Seen, Told
+from tests.proof.told import Entry, Execution, History, Restart, Seen, Told, Used
 
 NAME = "proof"
-CLIENTS = (
-    ("operator", "op-1", "ant", "bee"),
-    ("operator", "op-2", "cat", "dog"),
-    ("consumer", "c-1"),
-    ("consumer", "c-2"),
+CLIENTS = (  # a line a process: the fewer, the more of the machine is the daemon's
+    ("operator/op-1/ant/bee", "operator/op-2/cat/dog"),
+    ("consumer/c-1", "consumer/c-2"),
+    tuple(f"caller/{who}/{'/'.join(CALLING)}" for who in ("k-1", "k-2")),
 )
-LIMITS = (
-    "limits: {consume_per_minute: 1000000, enrol_per_minute: 1000000, renew_per_hour: 1000000,"
-    " pointers_per_minute: 1000000, max_active_per_agent: 1000000}"
-)
+_CASTS = {  # how many of each are there in a life, and how often: mostly few, for whoever is lost costs as much
+    **{(0, 1, 0): 2, (0, 2, 0): 2, (1, 0, 0): 2, (1, 1, 0): 3, (2, 1, 0): 1},
+    **{(0, 0, 1): 2, (0, 0, 2): 4, (1, 0, 1): 3, (2, 0, 2): 1},
+}
+LIMITS = "limits: {consume_per_minute: 1000000, max_active_per_agent: 1000000}"
 _SIGNS = 'operator@{} namespaces="lever-operator-directive@lever.dev,lever-operator-admin@lever.dev" {}\n'
+_LISTS = {
+    "list": "/directive/list",
+    "agent_list": "/admin/agent_list",
+    "request_list": "/admin/request_list",
+    "lease_list": "/admin/lease_list",
+    "run_list": "/admin/run_list",
+}
+_ASKED_AGAIN = 25
 _SILENT_AT_MOST = 100  # times 50 ms: every client has been told that the daemon is about to end
 _UNPRIVILEGED = range(20000, 32000)  # below the ports that the system gives to clients, ours among them
 
 
 class Ending(Protocol):
-    """How lives end. disk_fails: the daemon may see it coming, and refuse."""
+    """How lives end. disk_fails: the daemon may see it coming, and refuse. listed, verified: in what share of lives the
+    daemon is asked for its lists, and its journal is verified when it is dead. entry: what its process runs."""
 
     disk_fails: bool
+    entry: str
+    listed: float
+    verified: float
 
     def environment(self, scene: Scene) -> Mapping[str, str]:
         """What this life is started with."""
@@ -64,30 +78,36 @@ class Figures:
 
     seed: int
     ends: int
+    busy: int  # of these ends: somebody waited for an answer, and never had it
     acknowledged: int
     lost: int
+    executions: int
+    unknown: int
     records: int
     violations: list[str]
 
     def __str__(self) -> str:
         return (
-            f"seed {self.seed}: {self.ends} ends survived, {self.acknowledged} operations acknowledged, "
-            f"{self.lost} answers lost, {self.records} records, {len(self.violations)} violations"
+            f"seed {self.seed}: {self.ends} ends survived, {self.busy} with operations in flight, "
+            f"{self.acknowledged} operations acknowledged, {self.lost} answers lost, {self.executions} tool calls "
+            f"executed, {self.unknown} outcomes unknown, {self.records} records, {len(self.violations)} violations"
         )
 
 
 @dataclass
 class Scene:
-    """The instance and its clients."""
+    """The instance and its clients. limits: a line of lever.yaml, which is short: a third of a start is to read it."""
 
     forge: Forge
     folder: Path
     seed: int
     ending: Ending
+    limits: str = LIMITS
     restarts: list[Restart] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     clients: list[Client] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
+    cast: tuple[int, ...] = ()
     _answered: int = -1
 
     def __post_init__(self) -> None:
@@ -106,11 +126,12 @@ class Scene:
             "init", ".", "--name", NAME, "--make-keys", "--listen", f"127.0.0.1:{self.port}", cwd=self.folder
         )
         assert made.status == 0, made.stderr
-        with (self.folder / "lever.yaml").open("a") as config:
-            config.write(f"\n{LIMITS}\n")
+        config = self.folder / "lever.yaml"
+        lines = (line for line in config.read_text().splitlines() if line and "#" not in line)
+        config.write_text("\n".join([*lines, self.limits, tool_desk.configured(self.folder), ""]))
         (self.folder / "agents").mkdir()
-        os.mkfifo(self.folder / "answered")
-        self._answered = os.open(self.folder / "answered", os.O_RDWR | os.O_NONBLOCK)
+        os.mkfifo(self.folder / tool_desk.ANSWERED)
+        self._answered = os.open(self.folder / tool_desk.ANSWERED, os.O_RDWR | os.O_NONBLOCK)
         self.admit(self.signer.key.public_line)
         return self
 
@@ -120,16 +141,16 @@ class Scene:
             file.write(_SIGNS.format(NAME, public_line))
 
     def enrol_all(self) -> None:
-        board = Board(self.folder / "board")
-        own = Operator(self.lines, board, self.chance, self.signer, AGENTS)
+        boards = Boards(self.folder)
+        own = Operator(self.lines, boards, self.chance, self.signer, AGENTS)
         for cn in AGENTS:
             own.enrol(cn)
-        board.close()
+        boards.close()
 
     def hammer(self) -> None:
         """From now on clients go on with it at each `up`."""
-        for role, who, *own in CLIENTS:
-            words = (role, who, str(self.seed), str(self.folder), str(self.port), NAME, *own)
+        for names in CLIENTS:
+            words = (str(self.seed), str(self.folder), str(self.port), NAME, *names)
             self.clients.append(client := Client.start(self.forge, words, self.folder))
             self.admit(client.first_line())
 
@@ -142,22 +163,32 @@ class Scene:
         return daemon
 
     def life(self) -> None:
-        """Start, look, let the clients at it, end it, look again."""
-        number, seen = len(self.restarts), Seen()
-        daemon = Daemon.start(self.forge, self.folder, self.ending.environment(self))
+        """Start, perhaps look, let clients at it, end it, perhaps look again."""
+        number, seen, began = len(self.restarts), Seen(), time.monotonic()
+        daemon = Daemon.start(self.forge, self.folder, self.ending.environment(self), self.ending.entry)
         if not self.ending.early(self) and daemon.serving():
-            if self.chance.random() < 0.5:
+            if self.chance.random() < self.ending.listed:
                 seen = self.listed()
-            for client in self.clients:
-                client.up()
+            for client, count in zip(self.clients, self._cast(), strict=bool(self.clients)):
+                if count:
+                    client.up(count)
         if trouble := self.ending.end(self, daemon):
             self.troubles.append(f"life {number}: {trouble}: {daemon.said.decode()[-1500:]}")
         if b"Traceback" in daemon.said:
             self.troubles.append(f"life {number}: a traceback: {daemon.said.decode()[-1500:]}")
-        self.restarts.append(self.verified(number, seen))
+        restart = Restart(number, seen=seen, began=began, ended=daemon.ended_at)
+        self.restarts.append(self.verified(restart) if self.chance.random() < self.ending.verified else restart)
 
-    def watch(self, daemon: Daemon, answers: int) -> None:
-        """Until the clients had so many answers more, and a moment longer; or until the daemon ended by itself."""
+    def _cast(self) -> tuple[int, ...]:
+        """How many of each process of clients are there in this life."""
+        (self.cast,) = self.chance.choices([*_CASTS], [*_CASTS.values()])
+        return self.cast
+
+    def watch(self, daemon: Daemon, answers: int, of: str = "ock") -> None:
+        """Until so many more of these came, and a moment longer; or until the daemon ended by itself.
+
+        of: o, c, k an answer to an operator, a consumer or a caller; x ends it at once: a call is executed.
+        """
         ready = select.poll()
         ready.register(self._answered, select.POLLIN)
         with suppress(BlockingIOError):
@@ -165,25 +196,32 @@ class Scene:
         silent = 0
         while answers > 0 and daemon.listen(0) and silent < _SILENT_AT_MOST:
             if ready.poll(50):
-                answers, silent = answers - len(os.read(self._answered, 65536)), 0
+                came, silent = os.read(self._answered, 65536).decode(), 0
+                answers -= answers if "x" in of and "x" in came else sum(map(came.count, of))
             else:
                 silent += 1
         daemon.listen(0.01 * self.chance.random())
 
     def listed(self) -> Seen:
-        """What the daemon says of all directives and agents."""
-        began = time.monotonic()
-        rows = self.lines.operator("list", "/directive/list", self.signer.envelope("list"))
-        if not rows.done:
-            return Seen()
-        agents = self.lines.operator("agent_list", "/admin/agent_list", self.signer.envelope("agent_list"))
-        if not agents.done:
-            return Seen()
-        states = {row["id"]: row["state"] for row in rows.answer["directives"]}
-        return Seen(began, states, {a["cn"]: (a["generation"], a["state"]) for a in agents.answer["agents"]})
+        """What the daemon says of all directives and agents, and of what these may do."""
+        began, answers = time.monotonic(), []
+        for op, route in _LISTS.items():
+            said = self.lines.operator(op, route, self.signer.envelope(op))
+            if not said.done:
+                return Seen()
+            answers.append(said.answer)
+        directives, agents, requests, leases, runs = answers
+        return Seen(
+            began,
+            {row["id"]: row["state"] for row in directives["directives"]},
+            {row["cn"]: (row["generation"], row["state"]) for row in agents["agents"]},
+            {row["act"]: row["state"] for row in requests["acts"]},
+            tuple(row["lease"] for row in leases["leases"]),
+            {row["run"]: _used(row) for row in runs["runs"]},
+        )
 
-    def verified(self, life: int, seen: Seen) -> Restart:
-        """`lever journal verify` on what the dead daemon left."""
+    def verified(self, restart: Restart) -> Restart:
+        """With what `lever journal verify` says of what the dead daemon left."""
         done = self.forge.run("journal", "verify", "--state", str(self.state), "--json", cwd=self.folder)
         report: dict[str, Any] = {"records": 0, "head": "", "problems": []}
         if done.stdout:
@@ -191,17 +229,28 @@ class Scene:
         problems = [f"{p['kind']} {p['file']} {p['found']}" for p in report["problems"] if p["kind"] != "incomplete"]
         if done.status:
             problems.append(f"status {done.status}: {done.stderr.strip()}")
-        return Restart(life, report["records"], report["head"], tuple(problems), seen)
+        return replace(restart, records=report["records"], head=report["head"], problems=tuple(problems))
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Once more, with nobody else about: all that is listed is asked for by its agent, twice where it is had."""
-        daemon, seen = self.start(), self.listed()
+        """Once more, with nobody else about: what is there is asked for by its agent, and calls are made again."""
+        began, daemon, seen = time.monotonic(), self.start(), self.listed()
         assert seen.agents, "a daemon that nobody disturbs answers"
+        self._fetch(seen)
+        self._call_again()
+        if status := daemon.end(signal.SIGTERM):
+            self.troubles.append(f"a clean stop ended with {status}: {daemon.said[-500:]!r}")
+        restart = Restart(len(self.restarts), seen=seen, began=began, ended=daemon.ended_at)
+        self.restarts.append(self.verified(restart))
+
+    def _fetch(self, seen: Seen) -> None:
+        """All that is active, twice, and some of what has ended."""
         owners = {said.id: (said.about["cn"], said.generation) for said in self.told if said.op == "send"}
-        for id, state in seen.directives.items():
-            cn, generation = owners.get(id, ("", 0))
+        ended = [id for id, state in seen.directives.items() if state != "active"]
+        asked = {*seen.directives} - {*ended} | {*self.chance.sample(ended, min(len(ended), _ASKED_AGAIN))}
+        for id in sorted(asked):
+            state, (cn, generation) = seen.directives[id], owners.get(id, ("", 0))
             identity = newest(self.folder / "agents", cn) if cn else None
             if identity and identity.generation == generation:
                 about = {"id": id, "cn": cn, "generation": str(generation), "key": identity.key, "attempt": ""}
@@ -211,22 +260,44 @@ class Scene:
                 ]
                 if answers[0] != (state == "active"):
                     self.troubles.append(f"{id} is {state}, and its agent's consume was answered: {answers}")
-        if status := daemon.end(signal.SIGTERM):
-            self.troubles.append(f"a clean stop ended with {status}: {daemon.said[-500:]!r}")
-        self.restarts.append(self.verified(len(self.restarts), seen))
+
+    def _call_again(self) -> None:
+        """Under their own names, those whose answers were lost among them: what came of them is what they get."""
+        boards = Boards(self.folder)
+        caller = Caller(self.lines, boards, self.chance, AGENTS)
+        calls = (
+            said.about | {"": said.generation} for said in self.told if said.op == "call" and said.about["call_id"]
+        )
+        own = (about for about in calls if about["call_id"] == call_id(about["word"]))
+        named = {(about["tool"], about["word"], about["cn"], about[""]) for about in own}
+        for tool, word, cn, generation in self.chance.sample(sorted(named), min(len(named), _ASKED_AGAIN)):
+            identity = newest(self.folder / "agents", cn)
+            if identity and identity.generation == generation:
+                caller.call(tool.partition(".")[2], word, identity)
+        boards.close()
 
     def judge(self) -> Figures:
         """Hear the clients, look once more, compare."""
         for client in self.clients:
             self.told += map(told.parse, client.rest())
-        ends = len(self.restarts)
+        lives = list(self.restarts)
         self.settle()
         self.told += self.lines.told
         views = ((record, view(record)) for record in offline.walk_journal(self.state))
         journal = [Entry(record.seq, seen["kind"], record.prev.hex(), seen) for record, seen in views]
-        history = History(self.told, self.restarts, journal, self.ending.disk_fails)
-        acknowledged, lost = sum(said.done for said in self.told), sum(said.unsure for said in self.told)
-        return Figures(self.seed, ends, acknowledged, lost, len(journal), self.troubles + violations(history))
+        executions = [Execution(*line) for line in tool_desk.executions(self.folder)]
+        history = History(self.told, self.restarts, journal, self.ending.disk_fails, executions)
+        return Figures(
+            self.seed,
+            len(lives),
+            sum(any(said.unsure and said.began <= life.ended <= said.ended for said in self.told) for life in lives),
+            sum(said.done for said in self.told),
+            sum(said.unsure for said in self.told),
+            len(executions),
+            sum(entry.fields["outcome"] == "outcome_unknown" for entry in history.entries("call_ended")),
+            len(journal),
+            self.troubles + violations(history),
+        )
 
     def play(self, ends: int) -> Figures:
         """All of it: the instance, so many ends, the judgement."""
@@ -234,6 +305,7 @@ class Scene:
         try:
             daemon = self.start()
             self.enrol_all()
+            tool_desk.put_in_force(self.lines, self.signer)
             daemon.end()
             self.hammer()
             for _ in range(ends):
@@ -247,6 +319,11 @@ class Scene:
         os.close(self._answered)
         for client in self.clients:
             client.close()
+
+
+def _used(row: dict[str, Any]) -> Used:
+    who = row["agent"]["cn"], row["agent"]["generation"]
+    return Used(who, row["used"]["tool_calls"], row["used"]["input_tokens"])
 
 
 def _free_port(chance: random.Random) -> int:

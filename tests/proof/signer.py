@@ -6,6 +6,7 @@ import base64
 import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 
 from broker.wire import envelope, statement
 from broker.wire.envelope import Envelope
@@ -18,7 +19,7 @@ from broker.wire.names import (
     Instance,
     Instant,
 )
-from broker.wire.statement import Instruction, Statement, Target
+from broker.wire.statement import Action, Instruction, Statement, Target
 from broker.wire.times import SECOND
 from tests.fakes.soft_key import SoftKey
 
@@ -36,8 +37,8 @@ class Signer:
     def name(self, prefix: str) -> str:
         return f"{prefix}-{self.chance.getrandbits(64):016x}"
 
-    def statement(self, id: str, cn: str, generation: int) -> Pair:
-        """An instruction that names its own id, so that an answer shows whose it is."""
+    def statement(self, id: str, cn: str, generation: int, action: Action | None = None) -> Pair:
+        """Without an action an instruction that names its own id, so that an answer shows whose it is."""
         at = Instant(int(datetime.now(UTC).timestamp() * SECOND))
         value = Statement(
             instance=Instance(self.instance),
@@ -46,7 +47,7 @@ class Signer:
             issued_at=at,
             not_before=at,
             expires_at=Instant(at + 3600 * SECOND),
-            action=Instruction(text_of(id)),
+            action=action or Instruction(text_of(id)),
         )
         raw = statement.encode(value)
         return self._pair("statement", raw, NAMESPACE_DIRECTIVE)
@@ -57,6 +58,11 @@ class Signer:
         return self._pair(
             "envelope", envelope.encode(Envelope(Instance(self.instance), op, params, at)), NAMESPACE_ADMIN
         )
+
+    def attached(self, op: str, raw: bytes, **params: str) -> Pair:
+        """An envelope that names the digest of what goes with it."""
+        pair = self.envelope(op, digest=sha256(raw).hexdigest(), **params)
+        return pair | {"attachment": base64.b64encode(raw).decode()}
 
     def _pair(self, name: str, raw: bytes, namespace: str) -> Pair:
         signature = self.key.sign(namespace, raw)

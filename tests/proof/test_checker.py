@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.proof.call_rules import CALL_RULES
 from tests.proof.checker import RULES, violations
 from tests.proof.signer import text_of
 from tests.proof.told import LOST, Entry, History, Restart, Seen, Told
@@ -173,7 +174,7 @@ def test_a_forged_history_is_found_out(name: str) -> None:
 
 
 def test_every_rule_is_seen_to_fail() -> None:
-    assert {rule for rule, _ in FORGERIES.values()} == {rule.__name__ for rule in RULES}
+    assert {rule for rule, _ in FORGERIES.values()} == {rule.__name__ for rule in RULES if rule not in CALL_RULES}
 
 
 def test_a_miss_with_a_cause_and_a_write_that_failed_are_none() -> None:

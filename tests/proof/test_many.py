@@ -8,18 +8,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.proof.board import AGENTS
 from tests.proof.forge import Forge
-from tests.proof.hammer import AGENTS, digest_of
 from tests.proof.identities import key_name, new_key, newest, request
 from tests.proof.kills import Killed
+from tests.proof.operators import digest_of
 from tests.proof.scene import Scene
 from tests.proof.signer import text_of
 from tests.proof.together import Ask, Got, at_once
 
+LIMITS = "limits: {consume_per_minute: 1000000, enrol_per_minute: 1000000, max_active_per_agent: 1000000}"
+
 
 @pytest.fixture(scope="module")
 def scene(forge: Forge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    made = Scene(forge, tmp_path_factory.mktemp("many"), random.getrandbits(32), Killed()).make()
+    made = Scene(forge, tmp_path_factory.mktemp("many"), random.getrandbits(32), Killed(), LIMITS).make()
     daemon = made.start()
     made.enrol_all()
     yield made

@@ -39,7 +39,7 @@ class Told:
     @property
     def changed(self) -> bool:
         """Told that something was changed by it: a revoke may be answered without having found anything to end."""
-        return self.done and self.answer.get("revoked") is not False
+        return self.done and not any(self.answer.get(word) is False for word in ("revoked", "closed", "added"))
 
     @property
     def id(self) -> str:
@@ -55,27 +55,55 @@ class Told:
 class Seen:
     """A daemon's lists, asked for at `began`; empty where nobody asked.
 
-    directives: state by id. agents: generation and state by name.
+    directives: state by id. agents: generation and state by name. acts: state by id. leases: the ids of open ones.
+    runs: whose, and what was used, by id.
     """
 
     began: float = 0.0
     directives: dict[str, str] = field(default_factory=dict)
     agents: dict[str, tuple[int, str]] = field(default_factory=dict)
+    acts: dict[str, str] = field(default_factory=dict)
+    leases: tuple[str, ...] = ()
+    runs: dict[str, Used] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a run is said to have used. who: name and generation of its agent."""
+
+    who: tuple[str, int]
+    calls: int
+    input_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One call that reached the server. mark: the server's own, which its answer names."""
+
+    tool: str
+    word: str
+    mark: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.tool} {self.word} {self.mark}"
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
     """What was found after one end of the daemon.
 
-    records, head, problems: by `lever journal verify` on what the dead daemon left. seen: what it had listed before,
-    soon after its start.
+    records, head, problems: by `lever journal verify` on what the dead daemon left; no records where it was not asked.
+    seen: what it had listed before, soon after its start. began, ended: when it was started and made to end.
     """
 
     life: int
-    records: int
-    head: str
-    problems: tuple[str, ...]
-    seen: Seen
+    records: int = 0
+    head: str = ""
+    problems: tuple[str, ...] = ()
+    seen: Seen = field(default_factory=Seen)
+    began: float = 0.0
+    ended: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +124,7 @@ class History:
     restarts: list[Restart]
     journal: list[Entry]
     disk_fails: bool = False
+    executions: list[Execution] = field(default_factory=list)
 
     def of(self, *ops: str) -> Iterable[Told]:
         return (told for told in self.told if told.op in ops)

@@ -119,7 +119,7 @@ async def test_a_flood_from_inside_is_ended_too(make: Make) -> None:
 BROKER = """
 import asyncio, json, os, sys, time
 from pathlib import Path
-from tests.tool_servers.setting import AServer, ask
+from tests.tool_servers.setting import A, AServer, ask, until
 from tests.tool_servers.test_sandbox import inside, shows
 from broker.effects.tool_servers import ToolServers
 
@@ -127,6 +127,8 @@ async def main():
     servers = ToolServers({"s": SERVER}, folder=Path("/"), environ=os.environ, hidden=[],
                           steady=lambda: 0, chance=lambda: 0.0)
     await ask(servers, "daemon")
+    stuck = asyncio.create_task(ask(servers, "stuck"))  # it does not see that its input has ended
+    await until(lambda: servers._current["s", A].in_hand)
     print("ready", flush=True)
     await asyncio.Event().wait()
 

@@ -53,7 +53,8 @@ def ask(
         return asked.refuse(Reason.TOO_MANY_PENDING, counted)
     opened = Request(
         wanted.request, wanted.cn, wanted.generation, wanted.run, wanted.regime, wanted.tool, wanted.account,
-        wanted.resources, wanted.args_digest, wanted.tool_digest, wanted.policies, now, wanted.expires_at, (), args,
+        wanted.resources, wanted.args_digest, wanted.tool_digest, wanted.policies, wanted.reason, now,
+        wanted.expires_at, (), args,
     )  # fmt: skip
     return Decision((*started, Draft(wanted, (args,))), ConsentRequired(opened, other_arguments))
 

@@ -53,7 +53,8 @@ class Run:
 class Request:
     """A call that waits, or waited, for the operator.
 
-    args: the frozen bytes; answer: the act or lease that came; acted: something was called by it.
+    reason: which rule asks; args: the frozen bytes; answer: the act or lease that came; acted: something was called by
+    it.
     """
 
     request: str
@@ -67,6 +68,7 @@ class Request:
     args_digest: Digest
     tool_digest: Digest
     policies: tuple[str, ...]
+    reason: str
     opened_at: Instant
     expires_at: Instant
     refs: tuple[PayloadRef, ...]
@@ -137,6 +139,24 @@ class Lease:
     used: int = 0
     request: str = ""
     own: tuple[str, Digest] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedLease:
+    """What a lease came to. used, used_s: of its operations and seconds; reason: why it was closed."""
+
+    lease: str
+    cn: Cn
+    generation: Generation
+    account: str
+    seconds: int
+    operations: int
+    used: int
+    used_s: int
+    reason: str
+    opened_at: Instant
+    ended_at: Instant
+    fingerprint: Fingerprint
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from broker.rules.authority.judgement import (
     Step,
     Unresolved,
 )
-from broker.rules.authority.plan import Plan, plan
+from broker.rules.authority.plan import Plan, PlannedRule, plan
 from broker.wire import json_pointer
 from broker.wire.catalogue import PinnedTool
 from broker.wire.frozen import Frozen, freeze
@@ -36,10 +36,10 @@ _UNRESOLVED: Final = {
 class _Denied(Exception):
     """Ends the way through the steps."""
 
-    def __init__(self, step: int, code: Code, reason: str, pointer: str = "") -> None:
+    def __init__(self, step: int, code: Code, reason: str, pointer: str = "", rule: str = "") -> None:
         super().__init__(reason)
         self.step = step
-        self.deny = Deny(code, reason, pointer)
+        self.deny = Deny(code, reason, pointer, rule)
 
 
 def judge(tool: PinnedTool | Unresolved, layers: Sequence[Policy], call: Call) -> Judgement:
@@ -103,7 +103,7 @@ def _tier(known: _Known) -> None:
     place = known.plan.place
     if place.tier is Tier.DENIED:
         code = Code.DENIED_BY_DEFAULT if place.entry is None else Code.DENIED_BY_RULE
-        raise _Denied(5, code, place.reason)
+        raise _Denied(5, code, place.reason, rule=place.reason)
     known.steps.append(known.plan.tier)
     if place.tier is Tier.APPROVAL_REQUIRED:
         known.asks.append(place.reason)
@@ -165,13 +165,13 @@ def _rules(known: _Known) -> None:
         try:
             held = planned.holds(values)
         except MissingOperand as error:
-            raise _Denied(8, Code.DENIED_BY_ARGUMENT, f"{planned.failed}: it is missing", planned.where) from error
+            raise _denied_by(planned, ": it is missing") from error
         except Malformed as error:
-            raise _Denied(8, Code.DENIED_BY_ARGUMENT, f"{planned.failed}: {error.why}", planned.where) from error
+            raise _denied_by(planned, f": {error.why}") from error
         if held:
             known.steps.append(planned.held)
         elif planned.denies:
-            raise _Denied(8, Code.DENIED_BY_ARGUMENT, planned.failed, planned.where)
+            raise _denied_by(planned)
         else:
             known.steps.append(Step(8, planned.failed))
             known.asks.append(planned.failed)
@@ -188,6 +188,10 @@ def _all_hold(plan: Plan, values: JsonObject) -> bool:
     return True
 
 
+def _denied_by(planned: PlannedRule, why: str = "") -> _Denied:
+    return _Denied(8, Code.DENIED_BY_ARGUMENT, planned.failed + why, planned.where, planned.failed)
+
+
 def _consent(known: _Known) -> Allow | RequireApproval:
     """The table of tier and class, and what the rules raised."""
     plan = known.plan
@@ -195,7 +199,8 @@ def _consent(known: _Known) -> Allow | RequireApproval:
     if plan.tool_class is ToolClass.MUTATION and not plan.automatic:
         known.asks.append(plan.class_reason)
     if plan.tool_class is ToolClass.READ and terms and terms.sensitive:
-        known.asks.append(f"account {known.account} is sensitive: each read is its own act")
+        by = plan.sensitive[known.account or ""]
+        known.asks.append(f"account {known.account} is sensitive in policy {by}: each read is its own act")
     if known.asks:
         reason = "; ".join(known.asks)
         known.steps.append(Step(9, f"needs a signed act: {reason}"))

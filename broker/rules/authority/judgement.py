@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -65,11 +65,13 @@ class RequireApproval:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """pointer: the argument that it is about, where it is about one."""
+    """pointer: the argument that it is about, where it is about one; rule: what of which policy says so, in words that
+    hold nothing of the arguments, empty where no policy does."""
 
     code: Code
     reason: str
     pointer: str = ""
+    rule: str = field(default="", compare=False)
 
 
 class Resource(NamedTuple):

@@ -84,7 +84,7 @@ def ask(
     frozen = freeze(said)
     wanted = RequestOpened(
         ids.request, caller.cn, caller.generation, run.run if run else ids.run, "lease", "", account, (),
-        frozen.digest, _NO_TOOL, (), asking.until(now),
+        frozen.digest, _NO_TOOL, (), "the agent asks for it beforehand: no call waits for it", asking.until(now),
     )  # fmt: skip
     started = () if run else (Draft(RunStarted(ids.run, caller.cn, caller.generation, "call")),)
     return asking.ask(book, now, asked=asked, wanted=wanted, args=frozen.raw, started=started)

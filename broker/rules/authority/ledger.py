@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from broker.rules.authority import spans
 from broker.rules.authority.entries import (
     Accepted,
     Act,
     ActState,
     Claim,
+    EndedLease,
     InForce,
     Lease,
     Request,
@@ -45,6 +47,7 @@ class Ledger:
         self.requests: dict[str, Request] = {}
         self.acts: dict[str, Act] = {}
         self.leases: dict[str, Lease] = {}
+        self.ended_leases: dict[str, EndedLease] = {}
         self.lease_ids: dict[str, Instant] = {}  # of all, with their time: a signature opens no second one
         self.claims: dict[str, Claim] = {}
         self.running: dict[str, None] = {}  # claims that have no end
@@ -84,7 +87,7 @@ class Ledger:
             case r.LeaseOpened() as fact:
                 self._lease(fact, record, payloads)
             case r.LeaseClosed() as fact:
-                del self.leases[fact.lease]
+                self._close(self.leases[fact.lease], fact.reason, fact.used_s, at)
             case r.CallClaimed() as fact:
                 self._claim(fact, at)
             case r.CallEnded() as fact:
@@ -102,7 +105,7 @@ class Ledger:
             case r.StopLifted():
                 self.stopped_at = NEVER
             case BrokerStarted():
-                self.leases.clear()  # each was closed by a record of its own, or by the end of the broker that held it
+                self._close_all(lambda lease: True, "restart", at)  # where a record of its own did not
             case JournalRestored():
                 self._void(lambda one: True, at)
             case ClockAccepted():
@@ -181,6 +184,8 @@ class Ledger:
                 del table[key]
         for id in [id for id, at in self.lease_ids.items() if at < border]:
             del self.lease_ids[id]
+        for id in [id for id, one in self.ended_leases.items() if one.ended_at < border]:
+            del self.ended_leases[id]
         self.stored = {cn: bucket for cn, bucket in self.stored.items() if not full(bucket, now)}
         self.by_call_id = {key: claim for key, claim in self.by_call_id.items() if claim in self.claims}
         live = {claim.run for claim in self.claims.values()} | set(self.run_of.values())
@@ -205,7 +210,7 @@ class Ledger:
     def _open(self, fact: r.RequestOpened, record: Record, payloads: Payloads) -> None:
         self.requests[fact.request] = Request(
             fact.request, fact.cn, fact.generation, fact.run, fact.regime, fact.tool, fact.account, fact.resources,
-            fact.args_digest, fact.tool_digest, fact.policies, record.at, fact.expires_at, record.payloads,
+            fact.args_digest, fact.tool_digest, fact.policies, fact.reason, record.at, fact.expires_at, record.payloads,
             payloads[0] if payloads else b"",
         )  # fmt: skip
 
@@ -224,8 +229,8 @@ class Ledger:
             self._end_request(fact.request, RequestState.APPROVED, record.at, fact.act)
 
     def _lease(self, fact: r.LeaseOpened, record: Record, payloads: Payloads) -> None:
-        for other in [one for one in self.leases.values() if (one.cn, one.account) == (fact.cn, fact.account)]:
-            del self.leases[other.lease]  # a new consent replaces, and never adds to, the old one
+        whose = (fact.cn, fact.account)  # a new consent replaces, and never adds to, the old one
+        self._close_all(lambda lease: (lease.cn, lease.account) == whose, "replaced", record.at)
         self.lease_ids[fact.lease] = record.at
         self.leases[fact.lease] = Lease(
             fact.lease, fact.cn, fact.generation, fact.run, fact.account, fact.seconds, fact.operations,
@@ -292,13 +297,24 @@ class Ledger:
 
     def _stop_run(self, run: Run, reason: str, at: Instant) -> None:
         run.stopped, run.stopped_at = reason, at
-        for lease in [one for one in self.leases.values() if one.run == run.run]:
-            del self.leases[lease.lease]
+        self._close_all(lambda lease: lease.run == run.run, "run over", at)
+
+    def _close_all(self, concerns: Callable[[Lease], bool], reason: str, at: Instant) -> None:
+        """Without a record of each."""
+        for lease in [lease for lease in self.leases.values() if concerns(lease)]:
+            self._close(lease, reason, spans.used_s(lease, at), at)
+
+    def _close(self, lease: Lease, reason: str, used_s: int, at: Instant) -> None:
+        del self.leases[lease.lease]
+        self.ended_leases[lease.lease] = EndedLease(
+            lease.lease, lease.cn, lease.generation, lease.account, lease.seconds, lease.operations, lease.used, used_s,
+            reason, lease.opened_at, at, lease.signed.fingerprint,
+        )  # fmt: skip
 
     def _go_back(self, at: Instant) -> None:
         """The clock was set back: what ends by it would end late. Nothing that was open by the wrong one goes on."""
         self._void(lambda one: True, at)
-        self.leases.clear()
+        self._close_all(lambda lease: True, "clock", at)
         for run in self.runs.values():
             if not run.stopped:
                 self._stop_run(run, "the clock was set back", at)

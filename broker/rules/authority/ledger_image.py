@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from broker.rules.authority.entries import Accepted, Act, Claim, InForce, Lease, Request, Run, Signed
+from broker.rules.authority.entries import Accepted, Act, Claim, EndedLease, InForce, Lease, Request, Run, Signed
 from broker.rules.authority.ledger import Ledger
 from broker.rules.rates import Bucket
 from broker.wire.names import Cn, Digest, Generation, Instant
@@ -40,6 +40,7 @@ class LedgerImage:
     requests: tuple[Request, ...]
     acts: tuple[Act, ...]
     leases: tuple[Lease, ...]
+    ended_leases: tuple[EndedLease, ...]
     lease_ids: dict[str, Instant]
     claims: tuple[Claim, ...]
     by_call_id: tuple[tuple[Cn, Generation, str, str], ...]
@@ -58,6 +59,7 @@ def of(ledger: Ledger) -> LedgerImage:
         requests=tuple(_request(request) for request in ledger.requests.values()),
         acts=tuple(replace(act, signed=_signed(act.signed)) for act in ledger.acts.values()),
         leases=tuple(replace(lease, signed=_signed(lease.signed)) for lease in ledger.leases.values()),
+        ended_leases=tuple(ledger.ended_leases.values()),
         lease_ids=dict(ledger.lease_ids),
         claims=tuple(replace(claim) for claim in ledger.claims.values()),
         by_call_id=tuple((*who, claim) for who, claim in ledger.by_call_id.items()),
@@ -77,6 +79,7 @@ def ledger(image: LedgerImage) -> Ledger:
     made.requests = {request.request: request for request in image.requests}
     made.acts = {act.act: act for act in image.acts}
     made.leases = {lease.lease: lease for lease in image.leases}
+    made.ended_leases = {lease.lease: lease for lease in image.ended_leases}
     made.lease_ids = dict(image.lease_ids)
     made.claims = {claim.claim: claim for claim in image.claims}
     made.running = {claim.claim: None for claim in image.claims if not claim.outcome}

@@ -116,7 +116,8 @@ def _decide(
 ) -> Decision[Answer]:
     """Refuse, spend a consent, or ask for one."""
     if isinstance(judgement.decision, Deny):
-        return asked.refuse(Reason(judgement.decision.code), judgement.decision.reason)
+        deny = judgement.decision
+        return asked.refuse(Reason(deny.code), deny.reason, rule=deny.rule, policies=_policies(judgement))
     who, span = _who(passing), run.run if run else passing.ids.run
     started = () if run else (Draft(RunStarted(span, *who, "call")),)
     if judgement.regime == "automatic":
@@ -209,6 +210,10 @@ def _binds(act: Act, judgement: Judgement) -> bool:
     return (act.args_digest, act.account, act.resources) == exact
 
 
+def _policies(judgement: Judgement) -> tuple[str, ...]:
+    return tuple(digest.hex() for digest in judgement.policies)
+
+
 def resources_of(judgement: Judgement) -> tuple[str, ...]:
     """What the call touches, a line each, as it is signed and shown."""
     return tuple(f"{resource.kind}:{resource.value}" for resource in judgement.resources)
@@ -229,7 +234,7 @@ def _ask(
     assert isinstance(tool, PinnedTool)
     wanted = RequestOpened(
         passing.ids.request, *_who(passing), run, judgement.regime or "", passing.call.tool, judgement.account or "",
-        resources_of(judgement), frozen.digest, tool.digest, tuple(digest.hex() for digest in judgement.policies),
+        resources_of(judgement), frozen.digest, tool.digest, _policies(judgement), judgement.decision.reason,
         asking.until(now),
     )  # fmt: skip
     others = any(act.args_digest != frozen.digest for act in _acts(book, passing))
@@ -249,7 +254,7 @@ def _claim(
     fact = CallClaimed(
         passing.ids.claim, *_who(passing), run, passing.call.tool,
         str(judgement.tool_class or "unclassified"), judgement.account or "", resources_of(judgement),
-        judgement.frozen.digest, consent, passing.call_id, tuple(digest.hex() for digest in judgement.policies),
+        judgement.frozen.digest, passing.resolved.digest, consent, passing.call_id, _policies(judgement),
     )  # fmt: skip
     claimed = Claimed(passing.ids.claim, passing.resolved, judgement.frozen.raw)
     return Decision((*started, Draft(fact, (judgement.frozen.raw,))), claimed)

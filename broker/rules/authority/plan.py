@@ -38,7 +38,7 @@ class Plan:
     """All that is known of a call before its arguments are.
 
     schema: or why there is none; account: of the instance's table, and None with `account_problem` where two layers
-    name different ones; automatic: a mutation that needs no consent.
+    name different ones; automatic: a mutation that needs no consent; sensitive: accounts by the policy that says so.
     """
 
     policies: tuple[Digest, ...]
@@ -52,6 +52,7 @@ class Plan:
     account: str | Pointer | None
     account_problem: str
     accounts: dict[str, Account]
+    sensitive: dict[str, str]
     resources: tuple[Operand, ...]
     rules: tuple[PlannedRule, ...]
     checks: tuple[Check, ...]
@@ -76,11 +77,17 @@ def plan(layers: tuple[Policy, ...], tool: PinnedTool) -> Plan:
         tier=Step(5, f"{where.reason}"),
         schema=_schema(tool),
         tool_class=tool_class,
-        class_reason=class_reason,
+        class_reason=f"{class_reason} (policy {_classed_by(layers, entries)})",
         automatic=_is_automatic(tool, base, present),
         account=base.account,
         account_problem="the layers name different accounts for this tool" if others else "",
         accounts=accounts(layers),
+        sensitive={
+            name: policy.version
+            for policy in reversed(layers)
+            for name, account in policy.accounts.items()
+            if account.sensitive
+        },
         resources=tuple(dict.fromkeys(operand for entry in present for operand in entry.resources)),
         rules=tuple(rules),
         checks=tuple(rule.holds for rule in rules),
@@ -107,6 +114,13 @@ def _class(tool: PinnedTool, base: ToolEntry, present: Sequence[ToolEntry]) -> t
         told = "a mutation until it is reviewed" if base.reviewed is None else "not the definition that was reviewed"
         return ToolClass.MUTATION, f"a read by the table, but its server says that it destroys: {told}"
     return ToolClass.READ, "a read by the table"
+
+
+def _classed_by(layers: Sequence[Policy], entries: Sequence[ToolEntry | None]) -> str:
+    """The version of the policy whose table decides the class: the first that says mutation, else the instance's."""
+    pairs = zip(layers, entries, strict=True)
+    found = next((policy for policy, entry in pairs if entry and entry.tool_class is ToolClass.MUTATION), None)
+    return (found or layers[0]).version if layers else "(none)"
 
 
 def _is_automatic(tool: PinnedTool, base: ToolEntry, present: Sequence[ToolEntry]) -> bool:

@@ -5,6 +5,7 @@ A fold of the journal's records and nothing else; so whoever has the journal can
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -22,11 +23,17 @@ from broker.wire.act_records import (
     OutcomeNoted,
     PolicyApplied,
     RequestOpened,
+    RunStarted,
     RunStopped,
     StopLifted,
+    ToolChanged,
+    ToolsAccepted,
 )
 from broker.wire.names import Digest, Fingerprint, Instant
 from broker.wire.records import (
+    AgentEnrolled,
+    AgentFrozen,
+    AgentRevoked,
     BrokerStarted,
     ClockAccepted,
     EnvelopeAccepted,
@@ -121,6 +128,10 @@ class _Reader:
     in_force: dict[str, Applied] = field(default_factory=dict)
     spent: dict[str, list[Receipt]] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
+    by: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    changed: set[str] = field(default_factory=set)
+    enrolled: dict[str, int] = field(default_factory=dict)
+    shut: dict[str, int] = field(default_factory=dict)  # by agent, the newest generation that is over
     envelope: Record | None = None
     ordered: set[Digest] = field(default_factory=set)
     stopped: bool = False
@@ -138,17 +149,36 @@ class _Reader:
             case RequestOpened() as fact:
                 self.asked[fact.request] = record
             case ActGranted() as fact:
-                self.granted[fact.act] = record
+                self._grant(f"act/{fact.act}", record, fact.cn, fact.tool)
             case LeaseOpened() as fact:
-                self.granted[fact.lease] = record
+                self._grant(f"lease/{fact.lease}", record, fact.cn)
+            case RunStarted() as fact:
+                self.by[f"agent {fact.cn}"].add(fact.run)
             case RunStopped() as fact:
                 self.over.add(fact.run)
             case LeaseClosed() as fact:
                 self.over.add(f"lease/{fact.lease}")
             case ActEnded() as fact:
                 self.over.add(f"act/{fact.act}")
-            case BrokerStarted() | ClockAccepted() | JournalRestored():
+            case BrokerStarted():
                 self.over |= {f"lease/{id}" for id, one in self.granted.items() if isinstance(one.fact, LeaseOpened)}
+            case ClockAccepted() | JournalRestored() as fact:
+                for cn, generation in self.enrolled.items():
+                    self._end(f"agent {cn}")
+                    self.shut[cn] = generation if isinstance(fact, JournalRestored) else self.shut.get(cn, 0)
+            case ToolChanged() as fact:
+                self.changed.add(f"{fact.server}.{fact.tool}")
+                self._end(f"tool {fact.server}.{fact.tool}")
+            case ToolsAccepted() as fact:
+                for tool in fact.tools:
+                    self.changed.discard(f"{fact.server}.{tool}")
+                    self._end(f"tool {fact.server}.{tool}")
+            case AgentEnrolled() as fact:
+                self.enrolled[fact.cn], self.shut[fact.cn] = fact.generation, fact.generation - 1
+                self._end(f"agent {fact.cn}")
+            case AgentFrozen() | AgentRevoked() as fact:
+                self.shut[fact.cn] = self.enrolled.get(fact.cn, 0)
+                self._end(f"agent {fact.cn}")
             case AllStopped() | StopLifted() as fact:
                 self.stopped = isinstance(fact, AllStopped)
             case CallClaimed() as fact:
@@ -161,6 +191,16 @@ class _Reader:
                     known.flaws.append("no signed envelope noted what came of it")
             case _:
                 pass
+
+    def _grant(self, consent: str, record: Record, cn: str, tool: str = "") -> None:
+        self.granted[consent.partition("/")[2]] = record
+        self.by[f"agent {cn}"].add(consent)
+        if tool:
+            self.by[f"tool {tool}"].add(consent)
+
+    def _end(self, of: str) -> None:
+        """Without further records, the consents and runs of an agent, or what was signed for a tool, are over."""
+        self.over |= self.by.pop(of, set())
 
     def _ordered(self, record: Record, op: str, fingerprint: Fingerprint) -> Signature | None:
         """The envelope of what the operator ordered is the record just before it, and orders it once."""
@@ -185,6 +225,10 @@ class _Reader:
             receipt.flaws.append("no signed envelope put its policy in force")
         if self.stopped:
             receipt.flaws.append("everything was stopped when it was begun")
+        if fact.tool in self.changed:
+            receipt.flaws.append("its tool was not as it was accepted when it was begun")
+        if fact.generation <= self.shut.get(fact.cn, 0):
+            receipt.flaws.append("its agent's enrolment was over when it was begun")
         if fact.run in self.over:
             receipt.flaws.append("its run was over when it was begun")
         kind, id = receipt.consent
@@ -217,9 +261,10 @@ def _misfits(receipt: Receipt, before: list[Receipt]) -> Iterator[str]:
     spent = [one for one in before if one.outcome != _NOT_SENT]
     match receipt.granted.fact if receipt.granted else None:
         case ActGranted() as act:
-            allowed = (act.cn, act.generation, act.tool, act.account, act.resources, act.args_digest)
+            allowed = (act.cn, act.generation, act.tool, act.account, act.resources, act.args_digest, act.tool_digest)
             if allowed != (
                 claim.cn, claim.generation, claim.tool, claim.account, claim.resources, claim.args_digest,
+                claim.tool_digest,
             ):  # fmt: skip
                 yield "the act was signed for another call"
             if not act.not_before_at <= at < act.expires_at:

@@ -37,6 +37,7 @@ def request(one: Request, now: Instant) -> Row:
         "args_digest": one.args_digest.hex(),
         "tool_digest": one.tool_digest.hex(),
         "policies": list(one.policies),
+        "reason": one.reason,
         "opened_at": show(one.opened_at),
         "expires_at": show(one.expires_at),
         "answer": one.answer or None,
@@ -90,6 +91,26 @@ def _lease(one: Lease, now: Instant) -> Row:
         "closes_at": show(spans.ends_at(one)),
         "fingerprint": one.signed.fingerprint,
     }
+
+
+def ended_leases(book: Book) -> list[Row]:
+    """What each lease that is closed came to, as long as it is remembered."""
+    return [
+        {
+            "lease": one.lease,
+            "agent": {"cn": one.cn, "generation": one.generation},
+            "account": one.account,
+            "seconds": one.seconds,
+            "operations": one.operations,
+            "used": one.used,
+            "used_s": one.used_s,
+            "reason": one.reason,
+            "opened_at": show(one.opened_at),
+            "closed_at": show(one.ended_at),
+            "fingerprint": one.fingerprint,
+        }
+        for one in book.ledger.ended_leases.values()
+    ]
 
 
 def runs(book: Book, now: Instant) -> list[Row]:

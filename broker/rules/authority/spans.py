@@ -51,5 +51,10 @@ def all_closed(leases: Iterable[Lease], cn: Cn, reason: str, now: Instant) -> tu
 
 def closed(lease: Lease, reason: str, now: Instant) -> Draft:
     """The record of its end: what of it was used."""
-    used_s = (now - lease.started_at) // SECOND if lease.started_at else 0
-    return Draft(LeaseClosed(lease.lease, reason, lease.used, max(0, min(used_s, lease.seconds))))
+    return Draft(LeaseClosed(lease.lease, reason, lease.used, used_s(lease, now)))
+
+
+def used_s(lease: Lease, now: Instant) -> int:
+    """Of its seconds, by the wall clock."""
+    since_first = (now - lease.started_at) // SECOND if lease.started_at else 0
+    return max(0, min(since_first, lease.seconds))

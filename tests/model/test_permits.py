@@ -1,0 +1,33 @@
+"""What the operator allows is what happens, whatever comes in whatever order, through crashes and clocks."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.model.permit_machine import COUNTS, Permission
+
+SOAK = bool(os.environ.get("LEVER_SOAK"))
+SETTINGS = settings(
+    max_examples=5000 if SOAK else 80,
+    stateful_step_count=100 if SOAK else 50,
+    derandomize=not SOAK,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
+)
+
+
+def run() -> None:
+    run_state_machine_as_test(Permission, settings=SETTINGS)
+
+
+@pytest.mark.promise("P20", "P21", "P22", "P23", "P24")
+def test_the_rules_and_the_model_agree_on_every_call_and_every_consent() -> None:
+    run()
+    few = {name for name in ("sent under an act", "sent under a lease", "granted", "records lost") if COUNTS[name] < 10}
+    assert not few, "steps that reach nothing compare nothing"
