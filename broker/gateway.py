@@ -19,7 +19,7 @@ from broker.config import Config
 from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Outcome, Unknown
 from broker.errors import BrokerError, Fatal, Malformed, Unavailable
-from broker.rules.authority import closing, leases, orders, passage, shown
+from broker.rules.authority import closing, leases, orders, passage, rows, shown
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import ActState, Claim, RequestState
 from broker.rules.authority.judgement import Call, Unresolved
@@ -115,7 +115,7 @@ class Gateway:
     ) -> Result:
         """Pass the call on, once, or say why not. Raises Malformed for what is no tool's name, Refused."""
         if name in own_tools.NAMES:
-            return await self._own(caller, own_tools.parse(name, arguments))
+            return await self._own(caller, own_tools.parse(name, arguments), min(wait_s, MAX_WAIT_S))
         tool = tool_results.qualified(name)
         await self.settle()
         deadline = asyncio.get_running_loop().time() + min(wait_s, MAX_WAIT_S)
@@ -281,13 +281,15 @@ class Gateway:
             case Failed(raw, is_result):
                 return "failed", raw if is_result else tool_results.words(json.loads(raw).get("message", "error"))
 
-    async def _own(self, caller: Caller, call: own_tools.Call) -> Result:
+    async def _own(self, caller: Caller, call: own_tools.Call, wait_s: float) -> Result:
         match call:
             case own_tools.LeaseRequest(account, minutes):
                 ids = Ids(self.draw(), self.draw(), self.draw())
                 seconds = minutes * 60 if minutes else None
                 decide = partial(leases.ask, caller=caller, account=account, ids=ids, seconds=seconds)
                 answer = await self.turn.take(decide, self.clock())
+                if await self._settled_within(caller, answer.request.request, wait_s):
+                    return await self._own(caller, own_tools.RequestStatus(answer.request.request), 0)
                 result = tool_results.consent_required(answer.request, answer.other_arguments)
                 terms = leases.terms_of(self.turn.book, caller.cn, account)
                 if minutes is not None and terms:
@@ -301,10 +303,23 @@ class Gateway:
             case own_tools.RequestStatus(id):
 
                 def look(book: Book, now: Instant) -> Decision[Result | Claim]:
-                    return Decision((), self._status(caller, id))
+                    return Decision((), self._status(caller, id, now))
 
                 found = await self.turn.take(look, self.clock())
                 return await self._of_claim(found) if isinstance(found, Claim) else found
+
+    async def _settled_within(self, caller: Caller, id: str, wait_s: float) -> bool:
+        """Wait so long for the operator; True where there is an answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        while True:
+            mark = self.wakes.mark(caller.cn)
+            request = self.turn.book.ledger.requests.get(id)
+            if request is None or request.state is not RequestState.PENDING:
+                return True
+            if (left_s := deadline - loop.time()) <= 0:
+                return False
+            await self.wakes.wait(caller.cn, left_s, mark)
 
     async def _of_claim(self, claim: Claim) -> Result:
         if not claim.outcome:
@@ -313,7 +328,7 @@ class Gateway:
         answer = await asyncio.to_thread(self.read, claim.answer_refs[0]) if there else b""
         return tool_results.of(claim.outcome, answer, anew=claim.tool_class == "read")
 
-    def _status(self, caller: Caller, id: str) -> Result | Claim:
+    def _status(self, caller: Caller, id: str, now: Instant) -> Result | Claim:
         """How a request of this caller's stands, and what came of its act. Settled, it needs no pointer any more."""
         request = self.turn.book.ledger.requests.get(id)
         if request is None or (request.cn, request.generation) != (caller.cn, caller.generation):
@@ -327,7 +342,7 @@ class Gateway:
         if claim:
             return tool_results.status(request, "running")
         over = act is not None and act.state not in (ActState.ACTIVE, ActState.CLAIMED)
-        return tool_results.status(request, str(act.state if act and over else request.state))
+        return tool_results.status(request, str(act.state) if act and over else rows.state_of(request, now))
 
 
 async def _waited(task: asyncio.Task[Any]) -> None:

@@ -46,6 +46,22 @@ def test_every_promise_and_every_attack_has_its_row() -> None:
     assert len(re.findall(r"^\| ", attacks, re.MULTILINE)) - 1 == 15
 
 
+CASES = (
+    "parallel reads", "two identical mutations", "two acts of the same digest", "provably not sent",
+    "upstream answered with an error", "time-out or lost connection", "long call, streaming", "act or lease ends while",
+    "policy, pin or key changed", "approval for other arguments", "1, 1.0", "one call that fans out",
+    "a caller that leaves", "wall clock", "restart", "two operators answer", "agent enrolled anew", "token and cost",
+    "a run", "an act consumed by a manager", "the upstream server itself", "secrets in arguments", "an agent floods",
+)  # fmt: skip
+
+
+def test_every_corner_case_of_a_tool_call_has_its_row() -> None:
+    table = TABLES.split("## Corner cases of a tool call")[1]
+    rows = [row.removeprefix("| ") for row in table.splitlines() if row.startswith("| ")]
+    for case in CASES:
+        assert len([row for row in rows if row.startswith(case)]) == 1, case
+
+
 def test_the_doors_page_shows_a_consume_as_the_door_takes_it() -> None:
     page = (ROOT / "docs" / "formats" / "doors.md").read_text()
     example = page.split("```json\n")[1].split("```")[0]

@@ -163,8 +163,12 @@ def report_body(raw: bytes) -> ReportBody:
 
 
 def call_body(raw: bytes) -> CallBody:
-    """{"name", "arguments"} with an optional "call_id" and "wait_s" (whole seconds, 30 at most). Raises Malformed."""
-    fields = Fields(strict_json.parse(raw, "body", max_bytes=CALL_BODY_MAX_BYTES), "body", _CALL, _CALL_OPTIONAL)
+    """{"name", "arguments"} with an optional "call_id" and "wait_s" (whole seconds, 30 at most). Raises Malformed.
+
+    An integer beyond 2^53-1 in the arguments is not refused here: the judgement of the call says where it is.
+    """
+    read = strict_json.parse(raw, "body", max_bytes=CALL_BODY_MAX_BYTES, wide=True)
+    fields = Fields(read, "body", _CALL, _CALL_OPTIONAL)
     call_id = names.attempt(fields.value("call_id"), "call_id") if "call_id" in fields else ""
     wait_s = fields.value("wait_s") if "wait_s" in fields else 0
     if type(wait_s) is not int or not 0 <= wait_s <= MAX_CALL_WAIT_S:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 import orjson
 
 from broker.errors import Malformed
-from broker.wire import strict_json
+from broker.wire import json_pointer, strict_json
+from broker.wire.json_pointer import Pointer
 from broker.wire.names import Digest
-from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, JsonObject, JsonValue, kind_of, shown
+from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, JsonObject, JsonValue
 
-_VIEWED = 64
 _SAME = frozenset((str, int, bool, type(None)))
 _TEXT = frozenset((str,))
 
@@ -26,14 +26,6 @@ class Frozen:
     digest: Digest
     value: JsonObject = field(compare=False, repr=False)
 
-    @property
-    def view(self) -> dict[str, str]:
-        """Each argument's name with its kind and size, and nothing of what it says: for journal, log and exports."""
-        names = list(self.value)[:_VIEWED]
-        view = {shown(name): _outline(self.value[name]) for name in names}
-        more = len(self.value) - len(names)
-        return view | ({"...": f"{more} more"} if more else {})
-
 
 def freeze(arguments: JsonValue) -> Frozen:
     """The arguments in their one form. Raises Malformed.
@@ -44,6 +36,8 @@ def freeze(arguments: JsonValue) -> Frozen:
     raw = _plain_bytes(members) if _is_plain(members, MAX_DEPTH) else None
     if raw is not None and len(raw) <= MAX_BYTES:
         return Frozen(raw, Digest(sha256(raw).digest()), members)
+    if (beyond := next(_beyond(members, ()), None)) is not None:
+        raise Malformed(json_pointer.show(beyond), strict_json.BEYOND)
     return thaw(strict_json.canonical(members))
 
 
@@ -71,6 +65,20 @@ def _is_plain(value: JsonValue, levels: int) -> bool:
     return kind is list and _all_plain(value, levels - 1)  # type: ignore[arg-type]
 
 
+def _beyond(value: JsonValue, at: Pointer) -> Iterator[Pointer]:
+    """Where there are integers that have no canonical form."""
+    if type(value) is int and not -MAX_INTEGER <= value <= MAX_INTEGER:
+        yield at
+    elif len(at) > MAX_DEPTH:  # what is too deep has no canonical form either
+        return
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _beyond(inner, (*at, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _beyond(inner, (*at, str(number)))
+
+
 def _all_plain(values: Iterable[JsonValue], levels: int) -> bool:
     if _SAME.issuperset(map(type, values)):  # most calls: no step of our own for each value
         return True
@@ -90,13 +98,3 @@ def _plain_bytes(value: JsonValue) -> bytes | None:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
     except orjson.JSONEncodeError:  # an integer beyond 2^53-1, half a surrogate pair: the long way says what is wrong
         return None
-
-
-def _outline(value: JsonValue) -> str:
-    match value:
-        case str():
-            return f"a text of {len(value.encode())} bytes"
-        case list() | dict():
-            return f"{kind_of(value)} of {len(value)}"
-        case _:
-            return kind_of(value)

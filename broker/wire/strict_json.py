@@ -19,6 +19,7 @@ MAX_INTEGER = (1 << 53) - 1
 _EXPONENT_FROM = 1e21  # RFC 8785 writes smaller integers out in digits
 _LONGEST_INTEGER = len(str(-MAX_INTEGER))
 _SHOWN_CHARS = 64
+BEYOND = "an integer beyond +-(2^53-1)"
 
 
 class _NotStrictError(Exception):
@@ -55,8 +56,13 @@ def _integer(digits: str) -> int:
     # The length first: int() is slow, and then refuses, for thousands of digits.
     number = int(digits) if len(digits) <= _LONGEST_INTEGER else MAX_INTEGER + 1
     if not -MAX_INTEGER <= number <= MAX_INTEGER:
-        raise _NotStrictError("an integer beyond +-(2^53-1)")
+        raise _NotStrictError(BEYOND)
     return number
+
+
+def _any_integer(digits: str) -> int:
+    """One of those that are refused stands for all: whoever reads so refuses it later, and says where it is."""
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else MAX_INTEGER + 1
 
 
 def _float(digits: str) -> float:
@@ -74,18 +80,22 @@ def _constant(word: str) -> float:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)
 
+_WIDE = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_any_integer, parse_float=_float, parse_constant=_constant
+)
 
-def parse(raw: bytes, where: str, *, max_bytes: int = MAX_BYTES) -> JsonValue:
+
+def parse(raw: bytes, where: str, *, max_bytes: int = MAX_BYTES, wide: bool = False) -> JsonValue:
     """The one JSON value that these bytes are. Raises Malformed, and nothing else, whatever the bytes.
 
-    where: what to call the bytes in the error.
+    where: what to call the bytes in the error; wide: integers beyond 2^53-1 too, for a caller that refuses them.
     """
     if len(raw) > max_bytes:
         raise Malformed(where, f"{len(raw)} bytes, more than {max_bytes}")
     if raw.startswith(b"\xef\xbb\xbf"):
         raise Malformed(where, "starts with a byte order mark")
     try:
-        value: JsonValue = _DECODER.decode(raw.decode("utf-8"))
+        value: JsonValue = (_WIDE if wide else _DECODER).decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise Malformed(where, f"not UTF-8 at byte {error.start}") from error
     except _NotStrictError as error:

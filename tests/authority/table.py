@@ -20,7 +20,7 @@ from broker.rules.decision import Decision
 from broker.wire import accepted, catalogue, policy, statement
 from broker.wire.catalogue import PinnedTool
 from broker.wire.names import Cn, Digest, DirectiveId, Generation, Instant
-from broker.wire.records import BrokerStarted, Fact, PayloadRef, Record
+from broker.wire.records import BrokerStarted, Fact, PayloadRef, Record, RequestRefused
 from broker.wire.server_identity import NOBODY, ServerIdentity
 from broker.wire.statement import Approval, BoundAction, LeaseAction, Statement, Target
 from broker.wire.times import SECOND
@@ -75,7 +75,7 @@ class Table:
         self.book = Book(DEMO)
         self.records: list[Record] = []
         self.bytes: dict[PayloadRef, bytes] = {}
-        self.standing = BOTH
+        self.standing, self.noted = BOTH, list[RequestRefused]()
         self.resolved: dict[str, PinnedTool | Unresolved] = {one.qualified: one for one in TOOLS}
         self._numbers = itertools.count(1)
         self.enrol(A)
@@ -103,6 +103,8 @@ class Table:
         """Write what was decided; the answer, or why not."""
         for draft in decision.drafts:
             self.write(draft.fact, draft.payloads)
+        if decision.noted:
+            self.noted.append(decision.noted)
         if decision.refused:
             self.said = str(decision.refused)
             return decision.refused.reason

@@ -139,6 +139,19 @@ def test_nothing_changes_between_a_policy_and_itself() -> None:
             ["`a.b` is a mutation without `resources`: an act shows its arguments, but no target apart"],
         ),
         ((), {"budgets": {"max_tool_calls": 5, "max_wall_time_secs": 5}}, []),
+        (
+            (("a.b", "a.c"), (), SAFE),
+            {
+                "tools": {
+                    "a.b": READ | {"resources": [{"pointer": "/x", "kind": "path"}]},
+                    "a.c": READ | {"resources": [{"pointer": "/x", "kind": "id"}]},
+                }
+            },
+            [
+                "resources of kind id are whatever the agent writes, and stand in clear in journal and receipts: "
+                "no secret may be one (`a.c`)"
+            ],
+        ),
         *(
             (
                 (),

@@ -92,8 +92,7 @@ class Step(NamedTuple):
 class Judgement(NamedTuple):
     """The decision on a call, all that it rests on, and all that an act would be bound to.
 
-    What lies beyond the step that refused is None or empty. lease: the account's terms where the regime is a lease;
-    view: the arguments without what they say, for the journal.
+    What lies beyond the step that refused is None or empty. lease: the account's terms where the regime is a lease.
     """
 
     decision: Allow | RequireApproval | Deny
@@ -116,8 +115,3 @@ class Judgement(NamedTuple):
                 return "act"
             case Deny():
                 return None
-
-    @property
-    def view(self) -> dict[str, str]:
-        """Each argument's name with its kind and size: what of the arguments may be written where others read."""
-        return self.frozen.view if self.frozen else {}

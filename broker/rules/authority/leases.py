@@ -66,7 +66,8 @@ def ask(
     book: Book, now: Instant, *, caller: Caller, account: str, ids: Ids, seconds: int | None = None
 ) -> Decision[ConsentRequired]:
     """Ask the operator for a lease, before any read needs it. seconds: it may be shorter than the policy's."""
-    asked = Asked("agent", caller.cn, "lease_request", account)
+    terms = terms_of(book, caller.cn, account)
+    asked = Asked("agent", caller.cn, "lease_request", account if terms else "")  # else it may be anything
     if bar := identity.barred(book, caller, now) or identity.stale(book, caller):
         return asked.refuse(bar)
     ledger = book.ledger
@@ -77,7 +78,6 @@ def ask(
         return asked.refuse(Reason.RUN_STOPPED, f"the run is over ({run.stopped})")
     if over := budgets.exceeded(run, ledger.layers(scopes_of(book, caller.cn)), now):
         return asked.refuse(*over)
-    terms = terms_of(book, caller.cn, account)
     if flaw := flaw_of(book, caller.cn, account):
         return asked.refuse(*flaw)
     said: JsonObject = {"seconds": min(seconds, terms.lease_seconds)} if seconds and terms else {}

@@ -24,10 +24,9 @@ def requests(book: Book, now: Instant) -> list[Row]:
 
 def request(one: Request, now: Instant) -> Row:
     """One request, without the arguments themselves."""
-    expired = one.state == "pending" and now >= one.expires_at
     return {
         "request": one.request,
-        "state": "expired" if expired else str(one.state),
+        "state": state_of(one, now),
         "regime": one.regime,
         "agent": {"cn": one.cn, "generation": one.generation},
         "run": one.run,
@@ -46,6 +45,11 @@ def request(one: Request, now: Instant) -> Row:
     }
 
 
+def state_of(one: Request, now: Instant) -> str:
+    """Its state; `expired` from its time on, though the record of that comes later."""
+    return "expired" if one.state == "pending" and now >= one.expires_at else str(one.state)
+
+
 def asked(book: Book, one: Request, now: Instant) -> Row:
     """One request with what its answer takes: of a lease what the policy of this moment lets it be, null where none
     knows the account. Without the arguments themselves."""
@@ -55,13 +59,15 @@ def asked(book: Book, one: Request, now: Instant) -> Row:
 
 def acts(book: Book) -> list[Row]:
     """Every act that is still remembered."""
-    return [_act(one) for one in book.ledger.acts.values()]
+    return [_act(book, one) for one in book.ledger.acts.values()]
 
 
-def _act(one: Act) -> Row:
+def _act(book: Book, one: Act) -> Row:
+    """Once its call has ended, its state is what that came to."""
+    claim = book.ledger.claims.get(one.claim)
     return {
         "act": one.act,
-        "state": str(one.state),
+        "state": (claim.outcome if claim else "") or str(one.state),
         "request": one.request or None,
         "agent": {"cn": one.cn, "generation": one.generation},
         "tool": one.tool,

@@ -27,6 +27,12 @@ def warnings(policy: Policy) -> Iterator[str]:
             yield f"`{name}` is a mutation without `resources`: an act shows its arguments, but no target apart"
     for name in sorted(policy.allowed - policy.tools.keys()):
         yield f"`{name}` is allowed and has no entry in `tools`: unclassified, each call needs a signed act"
+    ids = [name for name, entry in policy.tools.items() if any(each.kind == "id" for each in entry.resources)]
+    if ids:
+        yield (
+            f"resources of kind id are whatever the agent writes, and stand in clear in journal and receipts: "
+            f"no secret may be one ({', '.join(f'`{name}`' for name in ids)})"
+        )
     if reported := [limit for limit in OF_USAGE if getattr(policy.budgets, limit) is not None]:
         yield (
             f"`{reported[0]}` needs figures from the host: without a proxy that reports them (`lever run usage`), "
