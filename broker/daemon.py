@@ -248,8 +248,10 @@ class Broker:
         for fact in (r.fact for r in records if isinstance(r.fact, AgentFrozen)):
             words = {"agent": fact.cn, "generation": fact.generation, "hint": f"lever agent invite {fact.cn}"}
             log.critical("ALARM identity_copied: one certificate was renewed with two keys; frozen", extra=words)
-        for door in self._doors if changed else ():
-            door.review()
+        if changed:
+            self._gateway.retire()
+            for door in self._doors:
+                door.review()
 
     def _disk_failed(self, why: Fatal) -> None:
         self.disk_failed = True

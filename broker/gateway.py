@@ -17,7 +17,8 @@ from typing import Any, Final, Protocol, TypeVar
 from broker.clocks import clock, steady
 from broker.config import Config
 from broker.effects.tool_servers.look import Look
-from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Outcome, Unknown
+from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Unknown
+from broker.effects.tool_servers.servers import NoServers, Servers
 from broker.errors import BrokerError, Fatal, Malformed, Unavailable
 from broker.rules.authority import closing, leases, orders, passage, rows, shown
 from broker.rules.authority.asking import ConsentRequired
@@ -26,6 +27,7 @@ from broker.rules.authority.judgement import Call, Unresolved
 from broker.rules.authority.passage import Claimed, Ids, LookFirst, Passing, Repeated
 from broker.rules.book import Book
 from broker.rules.decision import Decision
+from broker.rules.entries import Enrolment
 from broker.turn import Turn
 from broker.wire import own_tools, tool_results
 from broker.wire.act_records import ActGranted, LeaseOpened, RequestDenied, RequestEnded
@@ -50,31 +52,6 @@ class Wakes(Protocol):
 
     def mark(self, cn: Cn) -> int: ...
     async def wait(self, cn: Cn, timeout_s: float, mark: int | None = None) -> None: ...
-
-
-class Servers(Protocol):
-    """The only way to an upstream tool. Raises NotSent, Unknown, Unavailable, Malformed."""
-
-    async def call(self, holder: Holder, tool: PinnedTool, arguments: bytes, timeout_s: float, /) -> Outcome: ...
-    async def look(self, holder: Holder | None, server: str, at: float, since: float, /) -> Look: ...
-    def looked(self, holder: Holder | None, server: str, /) -> Look | None: ...
-    async def stop(self) -> None: ...
-
-
-class NoServers:
-    """Where none is configured: what reaches one takes a second to load."""
-
-    async def call(self, holder: Holder, tool: PinnedTool, arguments: bytes, timeout_s: float, /) -> Outcome:
-        raise NotSent(f"no server {tool.server} is configured")
-
-    async def look(self, holder: Holder | None, server: str, at: float, since: float, /) -> Look:
-        raise Unavailable(f"no server {server} is configured")
-
-    def looked(self, holder: Holder | None, server: str, /) -> Look | None:
-        return None
-
-    async def stop(self) -> None:
-        return
 
 
 @dataclass(slots=True)
@@ -154,6 +131,16 @@ class Gateway:
             request = self.turn.book.ledger.requests.get(fact.request)
             return request.cn if request else None
         return fact.cn if isinstance(fact, ActGranted | LeaseOpened) else None
+
+    def retire(self) -> None:
+        """End the processes of whoever is no longer the one that they were started for: once their calls have ended."""
+        agents = self.turn.book.agents
+
+        def is_former(holder: Holder) -> bool:
+            agent = agents.get(holder.cn)
+            return not agent or (agent.generation, agent.state) != (holder.generation, Enrolment.ENROLLED)
+
+        self.servers.retire(is_former)
 
     async def stop(self) -> None:
         """End every server's process; nothing is left behind."""

@@ -16,6 +16,7 @@ import pytest
 from broker.wire.act_records import CallClaimed, CallEnded, LeaseClosed
 from tests.authority.desk import Desk, asked, call, code, text, until, wide_policy
 from tests.rig import Agent
+from tests.tool_servers.setting import alive
 
 
 def approved(house: Desk, agent: Agent, name: str, arguments: Any) -> str:
@@ -174,7 +175,7 @@ def test_a_restart_closes_leases_keeps_acts_and_forgets_no_budget(own_house: Des
     house.rig.kill()
     house.rig.start()
     agent.close()
-    assert house.signed("lease_list").json() == {"leases": []}
+    assert house.signed("lease_list").json()["leases"] == []
     (closed,) = house.facts(LeaseClosed)
     assert (closed.reason, closed.operations) == ("restart", 1)
     assert code(call(agent, "s__pid")) == "consent_required"
@@ -182,3 +183,18 @@ def test_a_restart_closes_leases_keeps_acts_and_forgets_no_budget(own_house: Des
     assert code(call(agent, "s__echo", {"kept": 2})) == ""
     assert code(call(agent, "s__echo", {"kept": 3})) == "budget_exceeded"
     assert house.rig.cli("journal", "verify").returncode == 0
+
+
+@pytest.mark.promise("P21")
+@pytest.mark.parametrize("how", ["enrolled anew", "revoked"])
+def test_a_former_agents_process_ends_with_it(house: Desk, how: str) -> None:
+    """What it holds open, a file or a session elsewhere, is no longer anybody's."""
+    agent = house.rig.enrol(f"former-{how[:3]}")
+    house.lease(agent, "mail", request=asked(agent, "s__pid"))
+    pid = int(text(call(agent, "s__pid")))
+    assert alive(pid)
+    if how == "revoked":
+        assert house.signed("agent_revoke", cn=agent.cn).status_code == 200
+    else:
+        house.rig.enrol(agent.cn)
+    until(lambda: not alive(pid))
