@@ -97,6 +97,9 @@ def _rate(filled: Filled, others: dict[str, Proxy]) -> None:
     names = sorted(filled.identities)
     rows: Row = {name: [] for name in (*OURS, *others)}
     spent: Row = {name: [] for name in rows}
+    for route, body in OURS.values():  # each agent's own tool process is started, as the proxies' one is
+        clients = [{**_client(route, body, identity=filled.identities[cn]), "bodies": [body] * 3} for cn in names]
+        _measure(filled.rig.port, filled.ca, filled.pid, clients, [], [])
     for _ in range(ROUNDS):
         for name, (route, body) in OURS.items():
             clients = [_client(route, body, identity=filled.identities[cn]) for cn in names]

@@ -19,7 +19,7 @@ from broker.config import Config
 from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Unknown
 from broker.effects.tool_servers.servers import NoServers, Servers
-from broker.errors import BrokerError, Fatal, Malformed, Unavailable
+from broker.errors import BrokerError, Fatal, Malformed, Reason, Refused, Unavailable
 from broker.rules.authority import closing, leases, orders, passage, rows, shown
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import ActState, Claim, RequestState
@@ -90,10 +90,11 @@ class Gateway:
     async def call(
         self, caller: Caller, name: str, arguments: JsonValue, *, call_id: str = "", wait_s: float = 0.0
     ) -> Result:
-        """Pass the call on, once, or say why not. Raises Malformed for what is no tool's name, Refused."""
+        """Pass the call on, once, or say why not. Raises Refused, for what is no tool's name as well."""
         if name in own_tools.NAMES:
-            return await self._own(caller, own_tools.parse(name, arguments), min(wait_s, MAX_WAIT_S))
-        tool = tool_results.qualified(name)
+            own = _read(Reason.INVALID_ARGUMENTS, partial(own_tools.parse, name, arguments))
+            return await self._own(caller, own, min(wait_s, MAX_WAIT_S))
+        tool = _read(Reason.UNKNOWN_TOOL, partial(tool_results.qualified, name))
         await self.settle()
         deadline = asyncio.get_running_loop().time() + min(wait_s, MAX_WAIT_S)
         while True:
@@ -339,6 +340,14 @@ async def _waited(task: asyncio.Task[Any]) -> None:
         log.error("a call's end was not written", extra={"why": str(error)})
     except BrokerError:  # told to whoever asked
         return
+
+
+def _read(reason: Reason, parse: Callable[[], T]) -> T:
+    """Of what an agent wrote: here alone it is its own fault that it can't be read. Raises Refused."""
+    try:
+        return parse()
+    except Malformed as error:
+        raise Refused(reason, str(error)) from error
 
 
 def _holder(caller: Caller) -> Holder:

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from broker.doors.agent import AgentDoor
 from broker.doors.http import Request, Response, Route
-from broker.errors import Malformed, Reason, Refused
+from broker.errors import Fatal, Malformed, Reason, Refused
 from broker.rules import identity
-from broker.wire import answers, bodies, own_tools, tool_results
+from broker.wire import answers, bodies, tool_results
 from broker.wire.caller import Caller
 from broker.wire.catalogue import PinnedTool
 from broker.wire.strict_json import JsonObject, JsonValue
@@ -19,7 +19,7 @@ MAX_BODY_BYTES = bodies.CALL_BODY_MAX_BYTES
 
 
 class Gateway(Protocol):
-    """What the door needs of the gateway. Raises Malformed for what is no tool's name, Refused, Fatal."""
+    """What the door needs of the gateway. Raises Refused, Fatal."""
 
     def tools(self, caller: Caller) -> list[JsonObject]: ...
     def accepted(self, name: str) -> PinnedTool | None: ...
@@ -54,12 +54,11 @@ class ToolRoutes:
         return Response(200, answers.encode(result))
 
     async def called(self, caller: Caller, name: str, arguments: JsonValue, call_id: str, wait_s: float) -> Result:
-        """The result of a tool call, whatever it came to. Raises Refused for whoever may not ask at all."""
+        """The result of a tool call, whatever it came to. Raises Refused for whoever may not ask at all, Fatal."""
         try:
             return await self.gateway.call(caller, name, arguments, call_id=call_id, wait_s=wait_s)
-        except Malformed as error:
-            reason = Reason.INVALID_ARGUMENTS if name in own_tools.NAMES else Reason.UNKNOWN_TOOL
-            return tool_results.refused(reason, str(error))
+        except Malformed as error:  # nothing that the agent wrote: by now its call may have been carried out
+            raise Fatal(f"a call could not be written or read again: {error}") from error
         except Refused as error:
             if error.reason in BARS:
                 raise

@@ -168,6 +168,9 @@ def call_body(raw: bytes) -> CallBody:
     An integer beyond 2^53-1 in the arguments is not refused here: the judgement of the call says where it is.
     """
     read = strict_json.parse(raw, "body", max_bytes=CALL_BODY_MAX_BYTES, wide=True)
+    around = {name: value for name, value in read.items() if name != "arguments"} if isinstance(read, dict) else read
+    if next(strict_json.beyond(around), None) is not None:
+        raise Malformed("body", strict_json.BEYOND)
     fields = Fields(read, "body", _CALL, _CALL_OPTIONAL)
     call_id = names.attempt(fields.value("call_id"), "call_id") if "call_id" in fields else ""
     wait_s = fields.value("wait_s") if "wait_s" in fields else 0

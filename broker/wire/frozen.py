@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -10,9 +10,8 @@ import orjson
 
 from broker.errors import Malformed
 from broker.wire import json_pointer, strict_json
-from broker.wire.json_pointer import Pointer
 from broker.wire.names import Digest
-from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, JsonObject, JsonValue
+from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, JsonObject, JsonValue
 
 _SAME = frozenset((str, int, bool, type(None)))
 _TEXT = frozenset((str,))
@@ -36,7 +35,7 @@ def freeze(arguments: JsonValue) -> Frozen:
     raw = _plain_bytes(members) if _is_plain(members, MAX_DEPTH) else None
     if raw is not None and len(raw) <= MAX_BYTES:
         return Frozen(raw, Digest(sha256(raw).digest()), members)
-    if (beyond := next(_beyond(members, ()), None)) is not None:
+    if (beyond := next(strict_json.beyond(members), None)) is not None:
         raise Malformed(json_pointer.show(beyond), strict_json.BEYOND)
     return thaw(strict_json.canonical(members))
 
@@ -63,20 +62,6 @@ def _is_plain(value: JsonValue, levels: int) -> bool:
     if kind is dict:
         return _are_plain(value) and _all_plain(value.values(), levels - 1)  # type: ignore[arg-type,union-attr]
     return kind is list and _all_plain(value, levels - 1)  # type: ignore[arg-type]
-
-
-def _beyond(value: JsonValue, at: Pointer) -> Iterator[Pointer]:
-    """Where there are integers that have no canonical form."""
-    if type(value) is int and not -MAX_INTEGER <= value <= MAX_INTEGER:
-        yield at
-    elif len(at) > MAX_DEPTH:  # what is too deep has no canonical form either
-        return
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _beyond(inner, (*at, name))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _beyond(inner, (*at, str(number)))
 
 
 def _all_plain(values: Iterable[JsonValue], levels: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import rfc8785
@@ -129,6 +130,20 @@ def _is_unicode(value: JsonValue) -> bool:
     if isinstance(value, dict):
         return all(_is_unicode(name) and _is_unicode(item) for name, item in value.items())
     return not isinstance(value, list) or all(map(_is_unicode, value))
+
+
+def beyond(value: JsonValue, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where there are integers beyond 2^53-1, as the names and numbers on the way there."""
+    if type(value) is int and not -MAX_INTEGER <= value <= MAX_INTEGER:
+        yield at
+    elif len(at) > MAX_DEPTH:  # what is too deep has no canonical form either
+        return
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from beyond(inner, (*at, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from beyond(inner, (*at, str(number)))
 
 
 def canonical(value: JsonValue) -> bytes:

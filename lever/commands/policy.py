@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ from broker.wire.names import Cn
 from lever import show
 from lever.exits import CliError, Exit
 from lever.groups import Story, examples
+from lever.new_file import new_file
 from lever.params import CN, PATH, SCOPE, as_json, with_key
 from lever.where import Place
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from broker.offline import Change, Judgement, Policy
 
 _T = TypeVar("_T")
+_STORED = Path(__file__).parents[1] / "policies"
+_STARTING = ("read-only", "developer", "office")
 _EFFECTS = {"wider": False, "stricter": True, "other": None}
 
 
@@ -30,9 +34,34 @@ _EFFECTS = {"wider": False, "stricter": True, "other": None}
 def policy() -> None:
     """Check, try and apply policies.
 
-    check, diff and test work offline: a policy file is judged here by the same function as in the broker. What apply
-    puts in force is what was shown, and signed by you.
+    init writes one to start from. check, diff and test work offline: a policy file is judged here by the same function
+    as in the broker. What apply puts in force is what was shown, and signed by you.
     """
+
+
+@policy.command(epilog=examples("lever policy init developer", "lever policy init office policies"))
+@click.argument("name", type=click.Choice(_STARTING))
+@click.argument("folder", type=PATH, default=Path(), metavar="[DIR]")
+@as_json
+def init(name: str, folder: Path, as_json: bool) -> None:
+    """Write a policy to start from.
+
+    It comes with the decisions that are expected of it, and with the tools that these speak of. Put your own tools in
+    their place; then check, test and apply it. Nothing is overwritten.
+    """
+    written = [folder / f"{name}.yaml", folder / f"{name}.expected.yaml"]
+    catalogue = folder / "catalogue.json"
+    if not _is_same(catalogue):
+        written.append(catalogue)
+    with ExitStack() as opened:
+        files = [opened.enter_context(new_file(path)) for path in written]
+        for path, file in zip(written, files, strict=True):
+            file.write((_STORED / path.name).read_bytes())
+    if as_json:
+        return show.data({"files": [str(path) for path in written]})
+    for path in written:
+        show.put(str(path))
+    show.say(f"next: lever policy test {written[1]}; then lever policy apply {written[0]}")
 
 
 @policy.command(epilog=examples("lever policy check policy.yaml"))
@@ -212,6 +241,14 @@ def show_(place: Place, scope: str | None, as_json: bool) -> None:
         show.barred(show.safe_json(line) for line in text.split("\n"))
     if not found:
         show.say(f"no policy is in force{f' for {scope}' if scope else ''}; lever policy apply FILE")
+
+
+def _is_same(catalogue: Path) -> bool:
+    """Did another policy bring it already?"""
+    try:
+        return catalogue.read_bytes() == (_STORED / catalogue.name).read_bytes()
+    except OSError:
+        return False
 
 
 def _server(tool: str) -> str:

@@ -54,6 +54,13 @@ def test_a_change_is_written_once(table: Table) -> None:
     assert table.count(ToolChanged) == 1
 
 
+def test_a_server_that_shows_ever_other_lists_fills_no_journal(table: Table) -> None:
+    for n in range(10):
+        table.see(*(tool(one.name, description=f"Other {n}.") for one in TOOLS))
+    assert table.count(ToolChanged) == len(TOOLS)
+    assert table.call("list") == Reason.TOOL_CHANGED
+
+
 def test_a_change_of_another_servers_tools_is_nothing_to_these(table: Table) -> None:
     table.accept(tool("list", "other"))
     table.take(orders.see_tools(table.book, table.at, server="other", seen=()))

@@ -43,7 +43,7 @@ def raw_result(line: str) -> dict[str, Any]:
 @pytest.mark.parametrize("body", [
     '{"name":"s__echo","arguments":{"n":1,"n":2}}', '{"name":"s__echo","arguments":{"n":1,"\\u006e":2}}',
     '{"name":"s__echo","arguments":{"n":1,"N":2}}', '{"name":"s__echo","name":"s__pid","arguments":{}}',
-    '{"name":"s__echo","arguments":{"n":NaN}}', '{"name":"s__echo","arguments":{"n":9007199254740993}}',
+    '{"name":"s__echo","arguments":{"n":NaN}}', '{"name":"s__echo","arguments":{},"more":9007199254740993}',
     '{"name":"s__echo","arguments":{}} x', '{"name":"s__echo"}', '{"name":"s__echo","arguments":{},"more":1}',
     '{"name":"s__echo","arguments":{},"wait_s":31}', '{"name":"s__echo","arguments":{},"wait_s":true}',
     '{"name":"s__echo","arguments":{},"call_id":""}', '{"name":"s__echo","arguments":{},"call_id":"a b"}',

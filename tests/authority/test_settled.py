@@ -23,7 +23,7 @@ from broker.wire.names import Cn, DirectiveId, Instant
 from broker.wire.pointer import About
 from broker.wire.records import DirectiveAdmitted, PointerDelivered, PointerFailed, Record
 from broker.wire.statement import Approval, BoundAction, Instruction
-from tests.authority.table import SEND, TOOLS, Table
+from tests.authority.table import SEND, TOOLS, Table, tool
 from tests.effects.stage import ScriptedChannel
 from tests.fakes.fake_scheduler import FakeScheduler, settle
 from tests.proof.cast import A, caller, operator
@@ -95,7 +95,7 @@ class Told:
 
 
 def answered(table: Table, how: str) -> str:
-    """A request that was approved, denied, or left to expire."""
+    """A request that was approved, denied, left to expire, or made void."""
     request = table.asked("read" if how == "lease" else "send", SEND)
     match how:
         case "act":
@@ -104,13 +104,17 @@ def answered(table: Table, how: str) -> str:
             table.lease(request=request)
         case "denied":
             table.deny(request, "not to her")
+        case "changed":
+            table.see(*(one for one in TOOLS if one.name != "send"))
+        case "accepted":
+            table.accept(tool("send", description="Another."))
         case _:
             table.later(600)
             table.lapse()
     return request
 
 
-ENDS = ("act", "lease", "denied", "expired")
+ENDS = ("act", "lease", "denied", "expired", "changed", "accepted")
 
 
 @pytest.mark.parametrize("how", ENDS)

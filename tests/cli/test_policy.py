@@ -22,6 +22,30 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("name", ["read-only", "developer", "office"])
+def test_init_writes_a_policy_that_does_what_is_expected_of_it_and_overwrites_nothing(
+    cli: Cli, tmp_path: Path, name: str
+) -> None:
+    done = cli("policy", "init", name, "--json")
+    assert json.loads(done.stdout) == {"files": [f"{name}.yaml", f"{name}.expected.yaml", "catalogue.json"]}
+    assert cli("policy", "test", f"{name}.expected.yaml").status == 0
+    (tmp_path / f"{name}.expected.yaml").unlink()
+    (tmp_path / f"{name}.yaml").write_text("mine")
+    again = cli("policy", "init", name)
+    assert (again.status, again.stdout) == (Exit.REFUSED, "")
+    assert (tmp_path / f"{name}.yaml").read_text() == "mine"
+    assert not (tmp_path / f"{name}.expected.yaml").exists()
+
+
+def test_init_of_another_beside_it_and_not_over_a_catalogue_of_ones_own(cli: Cli, tmp_path: Path) -> None:
+    assert cli("policy", "init", "office").status == 0
+    assert cli("policy", "init", "developer").stdout == "developer.yaml\ndeveloper.expected.yaml\n"
+    (tmp_path / "catalogue.json").write_text("{}")
+    assert cli("policy", "init", "read-only").status == Exit.REFUSED
+    assert not (tmp_path / "read-only.yaml").exists()
+    assert (tmp_path / "catalogue.json").read_text() == "{}"
+
+
 def change(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text

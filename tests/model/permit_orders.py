@@ -202,18 +202,24 @@ def accept_tools(m: Permits, now: int, e: Row, tools: dict[str, int]) -> Choices
         m.changed = {tool: seen for tool, seen in m.changed.items() if tool not in tools}
         m.cancel(lambda row: row["tool"] in tools, now)
 
-    return ok(tuple(tools), orders.spend(e), accepts)
+    return ok(tuple(tools), orders.spend(e), *_voided(m, now, tuple(tools)), accepts)
+
+
+def _voided(m: Permits, now: int, tools: tuple[str, ...]) -> list[Effect]:
+    """What was asked rests on the definition of then; each agent is told."""
+    waits = [id for id, row in m.requests.items() if row["state"] == "pending" and row["tool"] in tools]
+    return [m._ends_request(id, "invalidated", now) for id in waits]
 
 
 def see_tools(m: Permits, now: int, seen: dict[str, int]) -> Choices:
     """What a server defines otherwise, or no longer, is shut until it is accepted again."""
     other = [tool for tool, version in m.accepted.items() if seen.get(tool) != version]
-    new = [tool for tool in other if tool not in m.changed or m.changed[tool] != seen.get(tool)]
+    new = [tool for tool in other if tool not in m.changed]
 
     def shuts(tool: str) -> Effect:
         return lambda m: m.see(tool, seen.get(tool), now)
 
-    return ok(tuple(new), *(shuts(tool) for tool in new))
+    return ok(tuple(new), *_voided(m, now, tuple(new)), *(shuts(tool) for tool in new))
 
 
 def uphold(m: Permits, now: int, bad: str) -> Choices:

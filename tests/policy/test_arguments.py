@@ -34,7 +34,7 @@ SCHEMA = {
         ({"path": "/a", "n": True}, "/n"),
         ({"path": "/a", "n": "1"}, "/n"),
         ({"path": "/a", "n": 1.5}, "/n"),
-        ({"path": "/a", "n": 2**53}, "value"),
+        ({"path": "/a", "n": 2**53}, "/n"),
         ({"path": "/a", "n": 1e20}, "arguments"),
         ({"path": "/a", "list": [1, 2, 3]}, "/list"),
         ({"path": "/a", "file": "/etc/passwd"}, "/"),

@@ -10,6 +10,7 @@ from broker.rules.authority import spans
 from broker.rules.authority.entries import ActState, RequestState
 from broker.rules.book import Book
 from broker.rules.decision import Decision
+from broker.wire import frame
 from broker.wire.act_records import ActEnded, CallEnded, RequestEnded
 from broker.wire.names import Digest, Instant
 from broker.wire.records import BrokerStarted, Draft
@@ -18,13 +19,14 @@ _NOTHING = Digest(sha256().digest())
 
 
 def end(book: Book, now: Instant, *, claim: str, outcome: str, answer: bytes) -> Decision[str]:
-    """What came of a claim, once; a second end of the same claim changes nothing."""
+    """What came of a claim, once; a second end of the same claim changes nothing. An answer that is larger than any
+    payload is not stored: nothing that it may be keeps the end from being written."""
     known = book.ledger.claims[claim]
     if known.outcome:
         return Decision((), known.outcome)
     fact = CallEnded(claim, outcome, Digest(sha256(answer).digest()), len(answer))
-    stored = (answer,) if book.ledger.stores(known, len(answer), now) else ()
-    return Decision((Draft(fact, stored),), outcome)
+    stored = len(answer) <= frame.MAX_FRAME_BYTES and book.ledger.stores(known, len(answer), now)
+    return Decision((Draft(fact, (answer,) if stored else ()),), outcome)
 
 
 def settle(book: Book, now: Instant, *, started: BrokerStarted) -> Decision[int]:

@@ -8,7 +8,7 @@ from broker.errors import Reason
 from broker.rules.admin import Order, flaw_of
 from broker.rules.authority import spans
 from broker.rules.authority.consent import close_lease
-from broker.rules.authority.entries import ActState
+from broker.rules.authority.entries import ActState, RequestState
 from broker.rules.book import Book
 from broker.rules.decision import Decision, Request
 from broker.wire import accepted, policy
@@ -17,6 +17,7 @@ from broker.wire.act_records import (
     AllStopped,
     OutcomeNoted,
     PolicyApplied,
+    RequestEnded,
     RunStarted,
     RunStopped,
     StopLifted,
@@ -48,20 +49,27 @@ def accept_tools(book: Book, now: Instant, *, order: Order, raw: bytes) -> Decis
         return order.request.refuse(*flaw)
     names = tuple(tool.name for tool in tools)
     fact = ToolsAccepted(server, names, order.verified.fingerprint)
-    return Decision((order.accepted, Draft(fact, (raw,))), names)
+    return Decision((order.accepted, *_void(book, server, names), Draft(fact, (raw,))), names)
 
 
 def see_tools(book: Book, now: Instant, *, server: str, seen: tuple[PinnedTool, ...]) -> Decision[tuple[str, ...]]:
     """A server's tools were looked at: those that differ from what was accepted are shut, and what waits for them is
-    void. The answer: their names."""
+    void. The answer: their names. Of one that is shut already nothing is written: its server could fill the disk."""
     by_name = {tool.name: tool.digest for tool in seen}
-    changed: list[tuple[str, Digest]] = []
+    changed: dict[str, Digest] = {}
     for tool in book.ledger.tools():
         digest = by_name.get(tool.name, Digest(b"\0" * 32))
-        if tool.server == server and digest != tool.digest and book.ledger.changed.get((server, tool.name)) != digest:
-            changed.append((tool.name, digest))
-    facts = tuple(Draft(ToolChanged(server, name, digest)) for name, digest in changed)
-    return Decision(facts, tuple(name for name, _ in changed))
+        if tool.server == server and digest != tool.digest and (server, tool.name) not in book.ledger.changed:
+            changed[tool.name] = digest
+    facts = (Draft(ToolChanged(server, name, digest)) for name, digest in changed.items())
+    return Decision((*_void(book, server, tuple(changed)), *facts), tuple(changed))
+
+
+def _void(book: Book, server: str, names: tuple[str, ...]) -> tuple[Draft, ...]:
+    """Of each request that rests on what these tools were a record of its own: its agent is told."""
+    tools = {f"{server}.{name}" for name in names}
+    waiting = (one for one in book.ledger.requests.values() if one.state is RequestState.PENDING and one.tool in tools)
+    return tuple(Draft(RequestEnded(one.request, Reason.TOOL_CHANGED)) for one in waiting)
 
 
 def shut_lease(book: Book, now: Instant, *, order: Order, id: str) -> Decision[bool]:
