@@ -76,6 +76,64 @@ def test_a_value_that_makes_a_pattern_run_away_fits_neither_it_nor_its_opposite(
         assert outcome(ask(pinned, one_tool(READ), {"a": "a" * 5000 + "!"})) == "invalid_arguments"
 
 
+TWIN = {"type": "object", "properties": {"c": {"$ref": "#/$defs/node"}}, "required": ["c", "k"]}
+NODE = {"anyOf": [TWIN | {"not": {"required": ["a"]}}, TWIN | {"not": {"required": ["b"]}}, {"type": "string"}]}
+
+
+@pytest.mark.promise("P11")
+@pytest.mark.parametrize("alternatives", ["anyOf", "oneOf"])
+def test_arguments_that_fit_none_of_many_alternatives_are_refused_at_once(alternatives: str) -> None:
+    """Whoever gathers what is wrong with each of them gathers for ever: this ends the process, not the test alone."""
+    node = {alternatives: NODE["anyOf"]}
+    pinned = tool(schema={"properties": {"f": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}})
+    value: Any = 1
+    for _ in range(60):
+        value = {"c": value, "k": "a"}
+    told = ask(pinned, one_tool(READ), {"f": value}).decision
+    assert isinstance(told, Deny)
+    assert (told.code, told.pointer) == (Code.INVALID_ARGUMENTS, "/f")
+
+
+def doubled(keyword: str, anchor: bool = False) -> dict[str, Any]:
+    """Forty definitions of which each names the next one twice."""
+
+    def next_one(n: int) -> dict[str, Any]:
+        return {"$ref": f"#d{n + 1}" if anchor else f"#/$defs/d{n + 1}"}
+
+    defs: dict[str, Any] = {f"d{n}": {keyword: [next_one(n), next_one(n)]} for n in range(40)} | {"d40": {}}
+    if anchor:
+        defs = {name: {**schema, "$anchor": name} for name, schema in defs.items()}
+    return {"properties": {"a": {"$ref": "#d0" if anchor else "#/$defs/d0"}}, "$defs": defs}
+
+
+@pytest.mark.promise("P11")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *(doubled(keyword) for keyword in ("allOf", "anyOf", "oneOf")),
+        doubled("allOf", anchor=True),
+        {"$id": "https://a.example/s", **doubled("allOf")},
+        {"properties": {"a": doubled("allOf") | {"$id": "https://a.example/s"}}},
+        {"$defs": {"a": {"$anchor": "one"}, "b": {"$anchor": "one"}}, "properties": {"a": {"$ref": "#one"}}},
+    ],
+)
+def test_a_schema_that_looks_at_a_value_without_end_refuses_every_call(schema: dict[str, Any]) -> None:
+    told = ask(tool(schema=schema), one_tool(READ), {"a": "b"}).decision
+    assert isinstance(told, Deny)
+    assert (told.code, told.pointer) == (Code.INVALID_ARGUMENTS, "inputSchema")
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["#/$defs/b~1c", "#/$defs/b%7E1c", "#named", "https://a.example/s#named", "https://a.example/s#/$defs/b~1c"],
+)
+def test_a_definition_is_found_however_it_is_named(reference: str) -> None:
+    defs = {"b/c": {"type": "string", "$anchor": "named"}}
+    pinned = tool(schema={"$id": "https://a.example/s", "properties": {"a": {"$ref": reference}}, "$defs": defs})
+    assert outcome(ask(pinned, one_tool(READ), {"a": "b"})) == "automatic"
+    assert outcome(ask(pinned, one_tool(READ), {"a": 1})) == "invalid_arguments"
+
+
 @pytest.mark.parametrize(
     "schema",
     [

@@ -8,9 +8,10 @@ from typing import Any
 import jsonschema_rs
 
 from broker.errors import Malformed
+from broker.rules.authority import schema_paths
 from broker.wire import json_pointer
 from broker.wire.catalogue import PinnedTool
-from broker.wire.strict_json import JsonObject, as_object, shown
+from broker.wire.strict_json import JsonObject, JsonValue, as_object, shown
 
 _DIALECTS: dict[str, type[jsonschema_rs.Validator]] = {
     "https://json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
@@ -24,6 +25,11 @@ _BACKTRACKS = 10_000
 """Steps of one pattern; when they are used up the value does not fit, under `not` either."""
 
 
+_ABOUT_ALL = ("$schema", "$id", "$defs", "definitions")
+"""What any part of a schema may need of the whole."""
+_FLAW = "does not fit the tool's schema"
+
+
 class Schema:
     """What a tool takes. Raises Malformed when the schema itself can't be used."""
 
@@ -31,9 +37,58 @@ class Schema:
         dialect = str(schema.get("$schema", _DEFAULT)).removesuffix("#")
         if dialect not in _DIALECTS:
             raise Malformed("inputSchema.$schema", f"expected 2020-12, 2019-09 or draft-07, found {shown(dialect)}")
+        schema_paths.check(schema)
+        self._dialect = dialect
+        self._whole = _closed(schema, dialect)
+        self._validator = self._compiled(self._whole)
+        self._parts: dict[tuple[str, str], Any] = {}
+
+    def check(self, arguments: JsonObject) -> None:
+        """Raises Malformed for arguments that do not fit; `where` is a JSON Pointer to the argument that does not.
+
+        The library is asked for nothing but yes or no: to gather what is wrong takes it time and memory without end
+        where a schema's alternatives lead back to it.
+        """
+        if not self._validator.is_valid(arguments):
+            raise self._flaw(arguments)
+
+    def _flaw(self, arguments: JsonObject) -> Malformed:
+        found = self._whole.get("properties")
+        named = found if isinstance(found, dict) else {}
+        for name, value in arguments.items():
+            if name in named and (keyword := self._unmet(name, named[name], value)):
+                return Malformed(json_pointer.show((name,)), f"does not fit `{shown(keyword)}` of the tool's schema")
+        required = self._whole.get("required")
+        for missing in required if isinstance(required, list) else ():
+            if missing not in arguments:
+                return Malformed("/", f"{_FLAW}: {shown(str(missing))} is missing")
+        if not any(keyword in self._whole for keyword in (*_JOINED, "patternProperties")):
+            for name in arguments:
+                if name not in named:
+                    return Malformed("/", f"{_FLAW}: {shown(name)} is not an argument of this tool")
+        return Malformed("/", _FLAW)
+
+    def _unmet(self, name: str, schema: JsonValue, value: JsonValue) -> str:
+        """The keyword of an argument's own schema that the value does not fit; empty where each by itself is met."""
+        for keyword, part in schema.items() if isinstance(schema, dict) else ():
+            if (name, keyword) not in self._parts:
+                self._parts[name, keyword] = self._part({keyword: part})
+            validator = self._parts[name, keyword]
+            if validator and not validator.is_valid(value):
+                return keyword
+        return ""
+
+    def _part(self, schema: JsonObject) -> Any:
+        about = {keyword: self._whole[keyword] for keyword in _ABOUT_ALL if keyword in self._whole}
         try:
-            self._validator: Any = _DIALECTS[dialect](
-                _closed(schema, dialect),
+            return self._compiled({**about, **schema})
+        except Malformed:  # it needs more of the whole
+            return None
+
+    def _compiled(self, schema: JsonObject) -> Any:
+        try:
+            return _DIALECTS[self._dialect](
+                schema,
                 validate_formats=False,
                 # Nothing is fetched, from no network and no disk; and a pattern can't take for ever.
                 offline=True,
@@ -41,17 +96,6 @@ class Schema:
             )
         except (ValueError, jsonschema_rs.ReferencingError) as error:  # ValidationError is a ValueError
             raise Malformed("inputSchema", "is no JSON Schema that stands by itself") from error
-
-    def check(self, arguments: JsonObject) -> None:
-        """Raises Malformed for arguments that do not fit; `where` is a JSON Pointer to what does not."""
-        if self._validator.is_valid(arguments):
-            return
-        error = next(iter(self._validator.iter_errors(arguments)))
-        keyword = str(error.schema_path[-1]) if error.schema_path else "the schema"
-        unexpected = getattr(error.kind, "unexpected", None)
-        named = f": {shown(str(unexpected[0]))} is not an argument of this tool" if unexpected else ""
-        where = json_pointer.show(tuple(error.instance_path)) or "/"
-        raise Malformed(where, f"does not fit `{shown(keyword)}` of the tool's schema{named}")
 
 
 def _closed(schema: JsonObject, dialect: str) -> JsonObject:
