@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 
 from mcp.shared.inbound import InboundModernRoute, classify_inbound_request, find_invalid_x_mcp_header, x_mcp_header_map
 from mcp_types import DEFAULT_NEGOTIATED_VERSION, SERVER_INFO_META_KEY
-from mcp_types.methods import validate_client_request
+from mcp_types.methods import parse_client_request
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -50,7 +50,7 @@ def version_of(message: dict[str, Any], headers: Headers) -> str | None:
         if not isinstance(classify_inbound_request(message, headers=told), InboundModernRoute):
             return None
     try:
-        validate_client_request(METHOD, version, message["params"])
+        parse_client_request(METHOD, version, message["params"])
     except ValidationError:
         return None
     return version

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mcp.types import CallToolResult, Tool
+from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.methods import serialize_server_result, validate_server_result
 
 from broker.errors import Malformed
@@ -65,11 +66,19 @@ def told(raw: Mapping[str, Any], version: str) -> dict[str, Any]:
         CallToolResult.model_validate(
             raw, by_name=False
         )  # the newer revision's shapes of a result have one that fits all
-        return serialize_server_result("tools/call", version, {**raw, "resultType": "complete"})
+        return serialize_server_result("tools/call", version, {**raw, **_unsigned(raw), "resultType": "complete"})
     except ValueError:
         text = {"type": "text", "text": answers.encode(raw).decode()}
         bare = {"content": [text], "isError": raw.get("isError") is True, "resultType": "complete"}
         return serialize_server_result("tools/call", version, bare)
+
+
+def _unsigned(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Its `_meta` without the word of who answers: that is the gateway's to say."""
+    meta = raw.get("_meta")
+    return (
+        {"_meta": {name: meta[name] for name in meta if name != SERVER_INFO_META_KEY}} if isinstance(meta, dict) else {}
+    )
 
 
 def _flat_enough(value: object, levels: int) -> None:

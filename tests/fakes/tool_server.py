@@ -8,6 +8,7 @@ tests/tool_servers/test_contract.py.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from typing import Any
 
 TOOLS = ["echo", "pid", "look", "fails", "refuses", "silent", "stuck", "dies", "garbage", "endless", "chatter",
          "large", "child", "stranger", "daemon", "talks", "asks", "progress", "changed", "strange",
-         "nonsense"]  # fmt: skip
+         "nonsense", "unasked", "both", "maybe"]  # fmt: skip
 SCHEMA = {"type": "object"}
 NEWER = "2026-07-28"
 
@@ -101,6 +102,13 @@ def call(id: Any, name: str, given: dict[str, Any], line: str) -> None:
             answer(id, {"content": [], "structuredContent": {"n": float("nan")}})
         case "nonsense":
             answer(id, {"content": "none"})
+        case "unasked":  # answers without end, to what nobody asked
+            for number in itertools.count():
+                answer((number, str(number), -1, 2**31 + 10**6 + number)[number % 4], {"content": []})
+        case "both":
+            send({"id": id, "result": {"content": []}, "error": {"code": 1, "message": "both"}})
+        case "maybe":
+            answer(id, {"content": [], "isError": "off"})
         case _:
             send({"id": id, "error": {"code": -32602, "message": f"Unknown tool: {name}"}})
 

@@ -121,6 +121,7 @@ PLAIN = [
     ("request_status", {"request_id": "0" * 32}, {}),
     ("r__echo", {}, {"lever.dev/wait_s": 31}),
     ("r__echo", {}, {"lever.dev/call_id": "no id!"}),
+    ("r__fails", {}, {"progressToken": None}),
 ]
 
 

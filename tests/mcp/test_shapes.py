@@ -84,3 +84,9 @@ def test_an_output_that_is_no_object_is_left_out_of_the_older_revision() -> None
     tool = {"name": "a", "inputSchema": OBJECT, "outputSchema": {"type": "array"}}
     (older,), (newer,) = (mcp_shapes.tools([tool], version) for version in (OLDER, NEWER))
     assert (older.name, older.output_schema, newer.output_schema) == ("a", None, {"type": "array"})
+
+
+@pytest.mark.parametrize("version", [OLDER, NEWER])
+def test_a_server_does_not_answer_in_the_gateways_name(version: str) -> None:
+    result = {"content": [TEXT], "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "other"}, "a/b": 1}}
+    assert mcp_shapes.told(result, version)["_meta"] == {"a/b": 1}

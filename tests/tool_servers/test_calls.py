@@ -78,6 +78,9 @@ async def test_an_error_in_the_result_and_an_error_instead_of_one_are_failures(m
         ("chatter", "it wrote more than 100000 bytes, which is what a call may bring"),
         ("strange", "its answer is no JSON"),
         ("nonsense", "its answer is none of the protocol (ValidationError)"),
+        ("maybe", "its answer is none of the protocol"),
+        ("both", "it wrote a line to its standard output that is no message of the protocol"),
+        ("unasked", "it wrote more than 100000 bytes, which is what a call may bring"),
     ],
 )
 async def test_after_sending_whatever_is_no_answer_is_unknown(make: Make, tool: str, why: str) -> None:
@@ -86,7 +89,7 @@ async def test_after_sending_whatever_is_no_answer_is_unknown(make: Make, tool: 
     with pytest.raises(Unknown) as caught:
         await sent(servers, A, "s", tool, b"{}", 30)
     assert caught.value.why == f"s: {why}"
-    if tool not in ("strange", "nonsense"):
+    if tool not in ("strange", "nonsense", "maybe"):
         await until(lambda: not alive(pid))
 
 

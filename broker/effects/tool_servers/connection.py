@@ -60,13 +60,14 @@ class _Whole(RootModel[dict[str, Any]]):
 
 
 class Connection:
-    """way: opens its streams; on_changed: the server says that its tools changed. Everything runs in one task."""
+    """way: opens its streams. Everything runs in one task. That the server's tools changed is believed of this
+    connection alone: others have their own, and one holder's process is not to keep another's from its calls."""
 
-    def __init__(self, way: Way, on_changed: Callable[[], None], idle_s: float) -> None:
+    def __init__(self, way: Way, idle_s: float) -> None:
         self.used = 0
         self.in_hand = 0
         self.failed = False
-        self.link = Link(tools_changed=on_changed)
+        self.link = Link(tools_changed=self.forget)
         self.server: JsonObject = {}
         self.look: Look | None = None
         self._changes = 0
@@ -336,8 +337,10 @@ def _outcome(result: dict[str, Any]) -> Outcome:
     if result.get("resultType", "complete") != "complete":
         asked = {"code": -32600, "message": "the tool asked for more input, which it does not get"}
         return Failed(_encoded(asked), is_result=False)
-    raw = _encoded(result)
-    return Failed(raw, is_result=True) if result.get("isError") else Done(raw)
+    raw, failed = _encoded(result), result.get("isError", False)
+    if type(failed) is not bool:  # "off" is false to some readers
+        raise Unknown("its answer is none of the protocol")
+    return Failed(raw, is_result=True) if failed else Done(raw)
 
 
 def _encoded(value: object) -> bytes:

@@ -23,9 +23,12 @@ _LATER = frozenset(("resultType", "requestState", "inputRequests"))
 
 
 class Direct:
-    """The calls in hand of one process. write: takes a line; asked and settled: one more, or less, is in hand."""
+    """The calls in hand of one process. write: takes a line; asked: a request is in hand; settled: it is no longer,
+    False where it was not."""
 
-    def __init__(self, write: Callable[[bytes], None], asked: Callable[[], None], settled: Callable[[], None]) -> None:
+    def __init__(
+        self, write: Callable[[bytes], None], asked: Callable[[int], None], settled: Callable[[int], bool]
+    ) -> None:
         self._write, self._asked, self._settled = write, asked, settled
         self._ids = itertools.count(FIRST_ID)
         self._waiting: dict[int, asyncio.Future[dict[str, Any] | ErrorData]] = {}
@@ -40,7 +43,7 @@ class Direct:
             raise Unknown(self._ended)
         id = next(self._ids)
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
-        self._asked()
+        self._asked(id)
         self._write(
             b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%b,"arguments":%b}}\n'
             % (id, json.dumps(tool).encode(), arguments)
@@ -48,11 +51,11 @@ class Direct:
         try:
             found = await answer
         except asyncio.CancelledError:
-            self._settled()
-            self._write(
-                b'{"jsonrpc":"2.0","method":"notifications/cancelled",'
-                b'"params":{"requestId":%d,"reason":"nobody waits for the answer"}}\n' % id
-            )
+            if self._settled(id):  # not where the answer came in this very moment
+                self._write(
+                    b'{"jsonrpc":"2.0","method":"notifications/cancelled",'
+                    b'"params":{"requestId":%d,"reason":"nobody waits for the answer"}}\n' % id
+                )
             raise
         finally:
             del self._waiting[id]
@@ -64,19 +67,20 @@ class Direct:
     def take(self, message: Any) -> bool:
         """Is it an answer to one of these calls, be it one that nobody waits for? Raises ValueError for one that is
         no message of the protocol."""
-        id = message.get("id") if isinstance(message, dict) and "method" not in message else None
-        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) < 20:
-            id = int(id)  # as the SDK takes it
-        if type(id) is not int or id < FIRST_ID:
+        if not isinstance(message, dict) or isinstance(message.get("method"), str):
+            return False
+        id = number(message.get("id"))
+        if id is None or id < FIRST_ID:
             return False
         answer = self._waiting.get(id)
         found: dict[str, Any] | ErrorData
+        if "error" in message and "result" in message:
+            raise ValueError("both a result and an error")
         if "error" in message:
             found = JSONRPCError.model_validate(message, by_name=False).error
         else:
             found = JSONRPCResponse.model_validate(message, by_name=False).result
-        if answer is not None and not answer.done():
-            self._settled()
+        if self._settled(id) and answer is not None and not answer.done():
             answer.set_result(found)
         return True
 
@@ -86,3 +90,10 @@ class Direct:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(Unknown(why))
+
+
+def number(id: Any) -> int | None:
+    """The number of a request that we sent, as the SDK takes it: in digits, too. None for what is none of ours."""
+    if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) < 20:
+        return int(id)
+    return id if type(id) is int else None

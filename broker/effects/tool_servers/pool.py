@@ -175,19 +175,11 @@ class ToolServers:
             if len(self._all) < self._most:
                 break
             await self._make_room()
-        connection = Connection(
-            lambda link: self._way(key[0], server, link), lambda: self._changed(key[0]), server.idle_s
-        )
+        connection = Connection(lambda link: self._way(key[0], server, link), server.idle_s)
         self._current[key] = connection
         self._all.add(connection)
         connection.task.add_done_callback(lambda _: self._ended(key, connection))
         return connection
-
-    def _changed(self, server: str) -> None:
-        """It says so on one connection, and is believed of all."""
-        for (name, _), connection in self._current.items():
-            if name == server:
-                connection.forget()
 
     async def _make_room(self) -> None:
         """Wait for one to end: one that is ending, else the one unused for longest. Raises NotSent."""

@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic_core import from_json
 
-from broker.effects.tool_servers.direct import Direct
+from broker.effects.tool_servers.direct import Direct, number
 from broker.effects.tool_servers.link import Link
 from broker.effects.tool_servers.outcome import NotSent
 from broker.effects.tool_servers.speech import Speech
@@ -107,9 +107,9 @@ async def _write(written: MemoryObjectReceiveStream[SessionMessage], child: _Chi
     """Each message as the SDK writes it: a line."""
     async for item in written:
         if isinstance(item.message, JSONRPCRequest):
-            child.asked()
+            child.asked(number(item.message.id))
         elif isinstance(item.message, JSONRPCNotification) and item.message.method == "notifications/cancelled":
-            child.settled()
+            child.settled(number((item.message.params or {}).get("requestId")))
         child.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
 
 
@@ -135,18 +135,21 @@ class _Child(asyncio.SubprocessProtocol):
         self._link = link
         self._speech = speech
         self._most_bytes = self._allowed_bytes = most_bytes
-        self._in_hand = 0
+        self._in_hand: set[int | None] = set()
         self._rest = bytearray()
 
-    def asked(self) -> None:
+    def asked(self, id: int | None) -> None:
         """One more request is in hand: its answer has to have room."""
-        self._in_hand += 1
-        self._allowed_bytes = self._most_bytes * self._in_hand
+        self._in_hand.add(id)
+        self._allowed_bytes = self._most_bytes * len(self._in_hand)
 
-    def settled(self) -> None:
-        """One request less is in hand: it was answered, or nobody waits for its answer."""
-        self._in_hand = max(self._in_hand - 1, 0)
-        self._allowed_bytes = self._most_bytes * max(self._in_hand, 1)
+    def settled(self, id: int | None) -> bool:
+        """This request is no longer in hand: it was answered, or nobody waits for its answer. False: it was not."""
+        if id not in self._in_hand:
+            return False
+        self._in_hand.discard(id)
+        self._allowed_bytes = self._most_bytes * max(len(self._in_hand), 1)
+        return True
 
     def fail(self, why: str) -> None:
         """Nothing of it is believed any more."""
@@ -221,7 +224,8 @@ class _Child(asyncio.SubprocessProtocol):
             self.fail("it wrote a line to its standard output that is no message of the protocol")
             return
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self.settled()
+            if not self.settled(number(message.id)):
+                return  # to nothing that was asked, or to what nobody waits for: it makes no room for more
         elif message.method == "notifications/tools/list_changed":
             self._link.tools_changed()  # before any answer that comes after it
         self._send.send_nowait(SessionMessage(message))
