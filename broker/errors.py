@@ -116,11 +116,15 @@ class Refused(BrokerError):
 
 
 class Unavailable(BrokerError):
-    """Something that is needed is absent for now (a verifier, a file, a tool server): try later."""
+    """Something that is needed is absent for now (a verifier, a file, a tool server): try later.
 
-    def __init__(self, what: str) -> None:
+    said: what it wrote last itself, escaped; for the operator only, and no part of the text.
+    """
+
+    def __init__(self, what: str, said: str = "") -> None:
         super().__init__(what)
         self.what = what
+        self.said = said
 
 
 class Fatal(BrokerError):

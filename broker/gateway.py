@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from broker.call_ends import CallEnds
 from broker.clocks import clock, steady
 from broker.config import Config
 from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Done, Failed, Holder, NotSent, Unknown
 from broker.effects.tool_servers.servers import NoServers, Servers
 from broker.errors import BrokerError, Fatal, Malformed, Reason, Refused, Unavailable
-from broker.rules.authority import closing, leases, orders, passage, rows, shown
+from broker.rules.authority import closing, leases, orders, own_calls, passage, shown
 from broker.rules.authority.asking import ConsentRequired
-from broker.rules.authority.entries import ActState, Claim, RequestState
+from broker.rules.authority.entries import Claim, RequestState
 from broker.rules.authority.judgement import Call, Unresolved
 from broker.rules.authority.passage import Claimed, Ids, LookFirst, Passing, Repeated
 from broker.rules.book import Book
@@ -44,6 +45,10 @@ MAX_CALL_S: Final = 300.0
 LOOK_S: Final = 60.0
 T = TypeVar("T")
 ANSWERS: Final = (ActGranted, LeaseOpened, RequestDenied, RequestEnded)
+_UNWRITTEN: Final = (
+    "this call may have been carried out: what came of it can't be written as long as the broker's clock is behind. "
+    "Ask again later, with the same call_id or request_status; do not make it anew before"
+)
 log = logging.getLogger("lever.gateway")
 
 
@@ -76,6 +81,10 @@ class Gateway:
     _settled: bool = False
     _began: dict[str, float] = field(default_factory=dict)  # by `boottime`, when a lease last waited for its first read
     _opened: dict[str, float] = field(default_factory=dict)  # by `boottime`, when a lease was first seen
+    _ends: CallEnds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ends = CallEnds(self.turn, self.clock)
 
     def tools(self, caller: Caller) -> list[JsonObject]:
         """The definitions that this agent sees, under their names for it. Enforcement never looks at this list."""
@@ -146,14 +155,14 @@ class Gateway:
     async def stop(self) -> None:
         """End every server's process; nothing is left behind."""
         await self.servers.stop()
+        await self._ends.close()
 
     async def settle(self) -> None:
-        """Before the first call of this life: what an earlier one begun and did not end is unknown.
-
-        Raises Refused while the clock is behind; then nobody calls either.
+        """Before any call: what an earlier life begun and did not end is unknown, once; and what this one could not
+        write yet is written. Raises Refused while the clock is behind; then nobody calls either.
         """
         if self._settled:
-            return
+            return await self._ends.flush()
         if count := await self.turn.take(self._settle, self.clock()):
             log.error("calls whose outcome nobody knows", extra={"count": count, "hint": "lever receipt list"})
 
@@ -246,10 +255,13 @@ class Gateway:
                 return lacking
 
     async def _execute(self, caller: Caller, claimed: Claimed) -> Result:
-        """Once. Whatever happens, an end is written before the answer leaves."""
+        """Once. Whatever happens, an end is written before the answer leaves; as long as it can't be, so it is said."""
         outcome, answer = await self._sent(caller, claimed)
-        decide = partial(closing.end, claim=claimed.claim, outcome=outcome, answer=answer)
-        await self.turn.take(decide, self.clock())
+        try:
+            await self._ends.write(claimed.claim, outcome, answer)
+        except Refused as refused:
+            log.error("a call's end waits for the clock", extra={"claim": claimed.claim, "why": str(refused)})
+            return tool_results.refused("in_progress", _UNWRITTEN)
         return tool_results.of(outcome, answer)
 
     async def _sent(self, caller: Caller, claimed: Claimed) -> tuple[str, bytes]:
@@ -276,24 +288,21 @@ class Gateway:
                 seconds = minutes * 60 if minutes else None
                 decide = partial(leases.ask, caller=caller, account=account, ids=ids, seconds=seconds)
                 answer = await self.turn.take(decide, self.clock())
-                if await self._settled_within(caller, answer.request.request, wait_s):
-                    return await self._own(caller, own_tools.RequestStatus(answer.request.request), 0)
-                result = tool_results.consent_required(answer.request, answer.other_arguments)
-                terms = leases.terms_of(self.turn.book, caller.cn, account)
-                if minutes is not None and terms:
-                    effective = leases.seconds_of(answer.request) or terms.lease_seconds
-                    result["structuredContent"] |= {"deprecated": "minutes", "effective_seconds": effective}
-                return result
+                id = answer.request.request
+                terms = own_calls.shortened(self.turn.book, answer.request)
+                if await self._settled_within(caller, id, wait_s):
+                    result = await self._own(caller, own_tools.RequestStatus(id), 0)
+                    terms |= own_calls.opened(self.turn.book, id)
+                else:
+                    result = tool_results.consent_required(answer.request, answer.other_arguments)
+                return tool_results.with_more(result, terms if minutes is not None else {})
             case own_tools.LeaseRelease(account):
-                decide_release = partial(orders.release_lease, cn=caller.cn, account=account)
+                decide_release = partial(own_calls.release, caller=caller, account=account)
                 closed = await self.turn.take(decide_release, self.clock())
                 return tool_results.said({"account": account, "closed": closed})
             case own_tools.RequestStatus(id):
-
-                def look(book: Book, now: Instant) -> Decision[Result | Claim]:
-                    return Decision((), self._status(caller, id, now))
-
-                found = await self.turn.take(look, self.clock())
+                await self.settle()  # what a call came to may wait to be written
+                found = await self.turn.take(partial(own_calls.status, caller=caller, id=id), self.clock())
                 return await self._of_claim(found) if isinstance(found, Claim) else found
 
     async def _settled_within(self, caller: Caller, id: str, wait_s: float) -> bool:
@@ -315,22 +324,6 @@ class Gateway:
         there = claim.answer_refs and self.turn.book.kept(claim.answer_refs)
         answer = await asyncio.to_thread(self.read, claim.answer_refs[0]) if there else b""
         return tool_results.of(claim.outcome, answer, anew=claim.tool_class == "read")
-
-    def _status(self, caller: Caller, id: str, now: Instant) -> Result | Claim:
-        """How a request of this caller's stands, and what came of its act. Settled, it needs no pointer any more."""
-        request = self.turn.book.ledger.requests.get(id)
-        if request is None or (request.cn, request.generation) != (caller.cn, caller.generation):
-            return tool_results.refused("not_found", "no request of yours has this id")
-        if request.state is not RequestState.PENDING:
-            self.turn.book.looked_at.add(id)
-        act = self.turn.book.ledger.acts.get(request.answer)
-        claim = self.turn.book.ledger.claims.get(act.claim) if act and act.claim else None
-        if claim and claim.outcome:
-            return claim
-        if claim:
-            return tool_results.status(request, "running")
-        over = act is not None and act.state not in (ActState.ACTIVE, ActState.CLAIMED)
-        return tool_results.status(request, str(act.state) if act and over else rows.state_of(request, now))
 
 
 async def _waited(task: asyncio.Task[Any]) -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "copy_state",
     "create_state",
     "diagnose_signers",
+    "entries_of_no_tool",
     "exact_bytes",
     "examine_receipts",
     "judge_call",
@@ -48,6 +49,7 @@ __all__ = [
     "load_policy",
     "policy_warnings",
     "read_receipts",
+    "sandbox_flaw",
     "try_expected",
     "verify_journal",
     "walk_journal",
@@ -124,6 +126,16 @@ def policy_warnings(policy: Policy) -> list[str]:
     from broker.rules.authority import warnings
 
     return list(warnings.warnings(policy))
+
+
+def entries_of_no_tool(policy: Policy, accepted: Iterable[str]) -> list[str]:
+    """The entries by which something could be called, and which name none of the accepted tools."""
+    from broker.rules.authority import tiers
+
+    names = {*accepted}
+    folded = [name.casefold() for name in names]
+    asked = [entry for entry in policy.approval_required if not any(tiers.matches(entry, name) for name in folded)]
+    return [*sorted(policy.allowed - names), *sorted(asked)]
 
 
 def compare_policies(old: Policy, new: Policy) -> list[Change]:
@@ -298,6 +310,21 @@ def _order_check(one: Applied) -> Callable[[bytes], Sequence[str]]:
     from broker.rules.authority import receipts
 
     return lambda raw: _otherwise(receipts.orders(raw, one), "puts something else in force")
+
+
+def sandbox_flaw(config: Config, server: str, environ: Mapping[str, str]) -> str:
+    """Why a server's sandbox would not be made, or its command not be run in it; else nothing."""
+    from broker.effects.tool_servers import NotSent, sandbox
+
+    found = config.servers[server]
+    if not (found.command and found.sandbox):
+        return ""
+    try:
+        sandbox.confined(found.command, found.sandbox, environ, config.own_files)
+    except NotSent as error:
+        return error.what
+    missing = sandbox.unseen(found.command, found.sandbox, environ)
+    return f"its sandbox does not show {missing}, which its command needs, or it is not there" if missing else ""
 
 
 def _otherwise(fits: bool, what: str) -> Sequence[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker.errors import Malformed
@@ -20,9 +21,15 @@ _NAMED = ("tenant", "project")
 
 def policies(place: Place) -> dict[str, Policy]:
     """By scope. Raises CliError where the broker's answer holds something else than policies."""
+    return policies_and_tools(place)[0]
+
+
+def policies_and_tools(place: Place) -> tuple[dict[str, Policy], list[str] | None]:
+    """The policies by scope, and the names of the accepted tools; None from a broker that does not tell them."""
     from broker.wire import policy
 
-    found = envelopes.ask(place, "/admin/policy_show", "policy_show", {}).get("policies") or []
+    answer = envelopes.ask(place, "/admin/policy_show", "policy_show", {})
+    found, accepted = answer.get("policies") or [], answer.get("accepted")
     try:
         told = {str(one["scope"]): (policy.parse(str(one["policy"]).encode()), one["digest"]) for one in found}
     except (Malformed, KeyError, TypeError) as error:
@@ -30,7 +37,8 @@ def policies(place: Place) -> dict[str, Policy]:
     for scope, (value, digest) in told.items():
         if value.digest.hex() != digest:
             raise _other(f"the policy of {scope} is not the one whose digest the broker tells")
-    return {scope: value for scope, (value, _) in told.items()}
+    names = [str(name) for name in accepted] if isinstance(accepted, list) else None
+    return {scope: value for scope, (value, _) in told.items()}, names
 
 
 def layers(place: Place, agent: Cn) -> tuple[Policy, ...]:
@@ -66,18 +74,46 @@ def terms(layers: Sequence[Policy], account: str) -> Account | None:
     )
 
 
-def rows(place: Place, server: str | None) -> dict[str, list[dict[str, Any]]]:
-    """By server, each tool as it is defined now, beside what was accepted."""
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """By server, each tool as it is defined now, beside what was accepted; and why a server can't be read."""
+
+    servers: Mapping[str, list[dict[str, Any]]]
+    unavailable: Mapping[str, dict[str, str]]
+
+    def why(self, server: str) -> str:
+        """In one line, empty where it can be read: what the broker saw, then what the server wrote last itself."""
+        told = self.unavailable.get(server)
+        return ": ".join(filter(None, (told.get("why"), told.get("said")))) or "no word of why" if told else ""
+
+
+def tools(place: Place, server: str | None) -> Tools:
+    """What the broker tells of the tools of all servers, or of one."""
     params = {} if server is None else {"server": server}
-    found = envelopes.ask(place, "/admin/tools_list", "tools_list", params).get("servers")
-    return found if isinstance(found, dict) else {}
+    answer = envelopes.ask(place, "/admin/tools_list", "tools_list", params)
+    servers, unavailable = answer.get("servers"), answer.get("unavailable")
+    return Tools(servers if isinstance(servers, dict) else {}, unavailable if isinstance(unavailable, dict) else {})
+
+
+def rows(place: Place, server: str) -> list[dict[str, Any]]:
+    """The tools of a server that can be read at this moment. Raises CliError for another."""
+    found = tools(place, server)
+    if why := found.why(server):
+        raise CliError(f"the server {server} can't be read: {why}", hint=_mend(server, why), exit=Exit.REFUSED)
+    return found.servers.get(server, [])
+
+
+def _mend(server: str, why: str) -> str:
+    if "bwrap: execvp" in why:
+        return f"its program or that one's interpreter is not in the sandbox: add it to servers.{server}.sandbox.read"
+    return "lever doctor"
 
 
 def catalogue(place: Place, server: str) -> Mapping[str, PinnedTool]:
     """A server's accepted tools, by their names in policies."""
     from broker.wire import catalogue, server_identity
 
-    listed = [one for one in rows(place, server).get(server, []) if one.get("accepted_definition")]
+    listed = [one for one in tools(place, server).servers.get(server, []) if one.get("accepted_definition")]
     pinned = [
         catalogue.pin(server, one["accepted_definition"], server_identity.read(one.get("accepted_identity")))
         for one in listed

@@ -50,9 +50,17 @@ operator:
   # uids: []
   # socket: {state}/operator.sock
 
-# Tools that a directive may name. The broker does not yet stand between an
-# agent and its tools.
+# Tools that a directive may name, beside those of the servers below.
 # tools: {{files: [read_file, write_file]}}
+
+# MCP servers that the broker stands in front of: it calls their tools for
+# agents, as the policy says (lever policy apply) and of what you accepted (lever
+# tools accept). What is neither in read nor in write is not there for them: a
+# program outside /usr has to be in read, with its interpreter.
+# servers:
+#   git:
+#     command: ["/opt/git-tools/bin/mcp-server-git"]
+#     sandbox: {{read: [/opt/git-tools], write: [/srv/project]}}
 
 # How agents are told that a directive waits. The inbox is built in; a command
 # is started without a shell.

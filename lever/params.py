@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 from broker.errors import Malformed
 from broker.wire import catalogue, names, times
 from broker.wire.names import Cn, DirectiveId, Generation, Instance, Instant
+from lever.exits import CliError
 from lever.where import Place
 
 DAY_S = 86400
@@ -138,6 +140,9 @@ def with_socket(function: Callable[..., Any], *, trailing: bool = True) -> Calla
     return connected
 
 
+_SELFTEST = "lever directive selftest"
+
+
 def with_key(function: Callable[..., Any], *, trailing: bool = True) -> Callable[..., Any]:
     """--key, --instance and --socket on top of `with_config`: for what is signed and sent."""
 
@@ -151,7 +156,13 @@ def with_key(function: Callable[..., Any], *, trailing: bool = True) -> Callable
     @_INSTANCE
     @wraps(function)
     def signing(*args: Any, place: Place, key: Path | None, instance: Instance | None, **kwargs: Any) -> Any:
-        return function(*args, place=place.signing(key, instance), **kwargs)
+        try:
+            return function(*args, place=place.signing(key, instance), **kwargs)
+        except CliError as error:
+            if key is None or error.hint != _SELFTEST:  # which by itself tries the configured key
+                raise
+            hint = f"{_SELFTEST} --key {shlex.quote(str(key))}"
+            raise CliError(error.text, hint=hint, exit=error.exit, more=error.more) from error
 
     return signing
 
@@ -179,8 +190,7 @@ def with_identity(function: _F) -> _F:
         type=PATH,
         envvar="LEVER_IDENTITY",
         default=lambda: Path.home() / ".lever" / "identity",
-        show_default="~/.lever/identity",
         show_envvar=True,
         metavar="DIR",
-        help="The identity folder, 0700.",
+        help="The identity folder, 0700. Else ~/.lever/identity.",
     )(function)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.wire.act_records import CallEnded
+from broker.wire.names import Instant
 from broker.wire.records import PayloadRef, Record
 from broker.wire.sshsig import UNTOLD
+from broker.wire.times import SECOND
 from broker.wire.times import show as shown
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 BytesOf = Callable[[PayloadRef], "bytes | None"]
 Gestures = Mapping[str, str]  # by what was signed: `act`, `lease`, `policy 0123456789ab`, `note`
 HEADERS = ("CLAIM", "AT", "AGENT", "TOOL", "CONSENT", "OUTCOME")
+OUTCOMES = ("done", "failed", "not_dispatched", "outcome_unknown", "running")
 DROPPED = "bytes dropped"
 _ARMORED = ("args", "statement", "signature")
 
@@ -25,7 +28,8 @@ def row(receipt: Receipt) -> tuple[str, ...]:
     """Its cells under HEADERS."""
     claim = receipt.claim
     whose = f"{claim.cn}/{claim.generation}"
-    return (claim.claim, shown(receipt.claimed.at), whose, claim.tool, receipt.consent[0], _outcome(receipt))
+    at = shown(Instant(receipt.claimed.at // SECOND * SECOND))
+    return (claim.claim, at, whose, claim.tool, receipt.consent[0], _outcome(receipt))
 
 
 def gesture(receipt: Receipt, gestures: Gestures) -> str:

@@ -9,7 +9,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +21,7 @@ _UNSEEN = re.compile(
 _HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _BAR, _MORE = "    | ", "    : "
+_INDENT = "  "
 _MARKS = 4
 """Vietnamese, Hebrew and Tibetan put two or three marks on a letter. A pile of them covers the lines around it, and one
 without a letter stands on what we wrote before it."""
@@ -175,41 +176,62 @@ def _behind_bars(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
 
 
 def _folded(text: str, room: int) -> Iterator[str]:
-    """Parts that fit into so many columns; what may be two wide counts as two. room: 0 for as many as there are."""
-    begin = width = 0
+    """Parts that fit into so many columns, ending after a space where there is one: a digest stays whole, to be
+    copied. What may be two wide counts as two. room: 0 for as many as there are."""
+    begin = width = after = 0
     for at, character in enumerate(text):
-        size = 2 if unicodedata.east_asian_width(character) in "WFA" else 1
+        size = _columns(character)
         if room > 0 and width + size > room:
-            yield text[begin:at]
-            begin, width = at, 0
+            end = after or at
+            yield text[begin:end]
+            begin, width, after = end, _columns(text[end:at]), 0
         width += size
+        if character == " ":
+            after = at + 1
     yield text[begin:]
 
 
+def _columns(text: str) -> int:
+    return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(c) in "WFA" else 1 for c in text)
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under headers. The first column is never cut or folded; on a terminal the others fold to its width,
-    and where there is no terminal each row is one line."""
-    cells = [[_fit(safe(cell), sys.stdout) for cell in row] for row in rows]
+    """Rows under headers, a line each. On a terminal that is too narrow each is a block: so many columns in its first
+    line as fit, the others below. No id is ever cut, and a cell is folded only where it alone is too long."""
+    lines = [[*headers], *([_fit(safe(cell), sys.stdout) for cell in row] for row in rows)]
+    widths = [max(map(_columns, column)) for column in zip(*lines, strict=True)]
     if sys.stdout.isatty():
-        _console(sys.stdout).print(_rich_table(headers, cells))
-        return
-    lines = [list(headers), *cells]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return _on_terminal(lines, widths, os.get_terminal_size(sys.stdout.fileno()).columns or 80)
     for line in lines:
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        _line("  ".join(padded).rstrip(), sys.stdout)
+        _line(_padded(line, widths), sys.stdout)
 
 
-def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
+def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell + " " * (width - _columns(cell)) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(padded).rstrip()
 
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, header in enumerate(headers):
-        made.add_column(header, no_wrap=number == 0, overflow="fold")
-    for row in cells:
-        made.add_row(*map(Text, row))
-    return made
+
+def _on_terminal(lines: Sequence[Sequence[str]], widths: Sequence[int], room: int) -> None:
+    parts = _parts(widths, room)
+    for number, line in enumerate(lines):
+        for part in parts:
+            indent = _INDENT if part.start else ""
+            text = _padded(line[part], widths[part])
+            # The first column is what gets copied. Of the others one may be longer than a line.
+            for folded in _folded(text, room - len(indent)) if part.start else [text]:
+                _line(indent + folded, sys.stdout, "" if number else "bold")
+
+
+def _parts(widths: Sequence[int], room: int) -> list[slice]:
+    """Which columns stand beside each other."""
+    made, begin, used = [], 0, widths[0]
+    for column, width in enumerate(widths[1:], 1):
+        if used + 2 + width <= room:
+            used += 2 + width
+        else:
+            made.append(slice(begin, column))
+            begin, used = column, len(_INDENT) + width
+    return [*made, slice(begin, len(widths))]
 
 
 def can_ask() -> bool:

@@ -205,6 +205,13 @@ class Config(Block):
         return self._folder
 
     @property
+    def own_files(self) -> tuple[Path, ...]:
+        """The broker's files and folders, which no tool server may see."""
+        operator = self.operator
+        keys = (operator.allowed_signers, operator.signing_key) if operator else ()
+        return (self.state, self.socket, self._folder / "lever.yaml", *filter(None, keys))
+
+    @property
     def digest(self) -> str:
         """By which two readings of a file are told to mean the same to a broker, who never opens the signing key."""
         operator = self.operator and self.operator.model_copy(update={"signing_key": None})

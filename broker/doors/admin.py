@@ -170,11 +170,13 @@ def health_route(turn: Turn, clock: Callable[[], Instant], health: Callable[[], 
     """How the broker is: the one route that is there while directives are disabled too."""
 
     async def handler(request: Request) -> Response:
+        stopped_at = turn.book.ledger.stopped_at
+        told = health() | {"stopped_at": show(stopped_at) if stopped_at else None}
         try:
             turn.now(clock())
         except Refused:
-            return answer(200, health() | {"clock_behind": True})
-        return answer(200, health() | {"clock_behind": False})
+            return answer(200, told | {"clock_behind": True})
+        return answer(200, told | {"clock_behind": False})
 
     return Route("GET", "/health", handler)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -178,11 +179,16 @@ class AgentDoor:
         requests: does one of a settled request end the wait?
         """
         decide = partial(rules.inbox, caller=caller, after=after)
-        mark = self.inbox.mark(caller.cn)
-        found = await self.turn.take(decide, self.clock())
-        if wait_s and not any(requests or pointer.about is About.DIRECTIVE for pointer in found):
-            await request.wait(self.inbox.wait(caller.cn, wait_s, mark))
+        loop, left_s = asyncio.get_running_loop(), wait_s
+        deadline = loop.time() + wait_s
+        while True:
+            mark = self.inbox.mark(caller.cn)
             found = await self.turn.take(decide, self.clock())
+            if left_s <= 0 or any(requests or pointer.about is About.DIRECTIVE for pointer in found):
+                break
+            await request.wait(self.inbox.wait(caller.cn, left_s, mark))
+            woken = self.inbox.mark(caller.cn) != mark  # else the time is up, the client gone, or the door closes
+            left_s = deadline - loop.time() if woken else 0.0
         told = {about: [(one.id, one.notified_at) for one in found if one.about is about] for about in About}
         return answers.pointers(told[About.DIRECTIVE], told[About.REQUEST])
 

@@ -100,23 +100,23 @@ class AuthorityRoutes:
             {"scope": scope, "version": one.version, "digest": one.digest.hex(), "policy": policy.encode(one).decode()}
             for scope, one in in_force
         ]
-        return answer(200, {"policies": told})
+        return answer(200, {"policies": told, "accepted": sorted(tool.qualified for tool in book.ledger.tools())})
 
     async def _tools_list(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, set(), {"server"})
         book, _ = await self._read(order)
         wanted = (server_name(params["server"], "params.server"),) if "server" in params else self.servers.names
-        if "server" in params:
-            return answer(
-                200, {"servers": {wanted[0]: rows.tools(book, wanted[0], await self.servers.listing(wanted[0]))}}
-            )
-        found = {}
+        found, unavailable = {}, {}
         for server in wanted:
             try:
                 found[server] = rows.tools(book, server, await self.servers.listing(server))
-            except (Unavailable, Malformed):  # one that is down hides none of the others
+            except (Unavailable, Malformed) as error:  # one that is down hides none of the others
+                if server not in self.servers.names:
+                    raise
                 found[server] = rows.tools(book, server, None)
-        return answer(200, {"servers": found})
+                why = str(error).removeprefix(f"{server}: ")
+                unavailable[server] = {"why": why, "said": getattr(error, "said", "")}
+        return answer(200, {"servers": found, "unavailable": unavailable})
 
     async def _tools_accept(self, order: admin.Order, attached: bytes) -> Response:
         _params(order, {"digest"})
@@ -134,9 +134,9 @@ class AuthorityRoutes:
         return answer(200, row | {"args": base64.b64encode(found.args).decode()})
 
     async def _request_list(self, order: admin.Order, attached: bytes) -> Response:
-        _params(order, set())
+        everything = "all" in _params(order, set(), {"all"})
         book, now = await self._read(order)
-        return answer(200, {"requests": rows.requests(book, now), "acts": rows.acts(book)})
+        return answer(200, {"requests": rows.requests(book, now, everything), "acts": rows.acts(book)})
 
     async def _request_deny(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"id"}, {"note"})

@@ -47,7 +47,7 @@ class Mcp:
         )
 
     async def called(self, request: Request, caller: Caller, message: JsonValue) -> Response | None:
-        """The answer to the call of a brokered tool; None for whatever the SDK is to answer. Raises Fatal."""
+        """The answer to the call of a brokered tool; None for whatever the SDK is to answer."""
         if not mcp_call.is_call(message) or message["params"]["name"] in tools.NAMES:
             return None
         params = message["params"]

@@ -130,18 +130,19 @@ class DirectiveRoutes:
         )
         admitted = await self.desk.turn.take(decide, self.desk.clock())
         log.info("admitted", extra={"id": admitted.id, "agent": value.target.cn, "key": verified.fingerprint})
-        paused = value.target.cn in self.desk.turn.book.paused
-        now_told = not (admitted.scheduled or paused)
+        book = self.desk.turn.book
+        paused, stopped = value.target.cn in book.paused, bool(book.ledger.stopped_at)
+        now_told = not (admitted.scheduled or paused or stopped)
         delivered = now_told and await self.first_attempt(admitted.id, FIRST_ATTEMPT_S)
         body: dict[str, Any] = {"id": admitted.id, "delivered": delivered}
         if paused:
             body["paused"] = True
+        if stopped:
+            body["stopped"] = True
         if admitted.scheduled:
             body["scheduled"] = True
         if isinstance(value.action, statement.BoundAction):
-            action = value.action
-            brokered = self.desk.turn.book.ledger.tool(action.tool, action.op) is not None
-            body["enforced"] = brokered and action.kind == "tool_call"
+            body["enforced"] = admitted.enforced
         return answer(200, body)
 
     async def _grant(self, request: Request, verified: VerifiedBytes, value: statement.Statement) -> Response:

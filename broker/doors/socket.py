@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -64,8 +65,9 @@ def bind_tcp(host: str, port: int) -> list[socket.socket]:
         except OSError as error:
             for each in bound:
                 each.close()
+            taken = "another broker? lever broker status; else " if error.errno == errno.EADDRINUSE else ""
             raise Fatal(
-                f"cannot listen on {host}:{port}: {error.strerror}", hint="see `listen` in lever.yaml"
+                f"cannot listen on {host}:{port}: {error.strerror}", hint=f"{taken}see `listen` in lever.yaml"
             ) from error
     return bound
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +17,11 @@ from broker.wire.strict_json import JsonObject, JsonValue
 from broker.wire.tool_results import Result
 
 MAX_BODY_BYTES = bodies.CALL_BODY_MAX_BYTES
+_MAYBE_DONE = (
+    "the broker could not write what this call came to, which may have been carried out: once the broker is back, ask "
+    "with the same call_id, or request_status; do not make it anew before"
+)
+log = logging.getLogger("lever.agents")
 
 
 class Gateway(Protocol):
@@ -54,11 +60,15 @@ class ToolRoutes:
         return Response(200, answers.encode(result))
 
     async def called(self, caller: Caller, name: str, arguments: JsonValue, call_id: str, wait_s: float) -> Result:
-        """The result of a tool call, whatever it came to. Raises Refused for whoever may not ask at all, Fatal."""
+        """The result of a tool call, whatever it came to. Raises Refused for whoever may not ask at all.
+
+        Where it fails, that is said in words: whoever reads of a miss, or of a broker that is away, makes a call anew.
+        """
         try:
             return await self.gateway.call(caller, name, arguments, call_id=call_id, wait_s=wait_s)
-        except Malformed as error:  # nothing that the agent wrote: by now its call may have been carried out
-            raise Fatal(f"a call could not be written or read again: {error}") from error
+        except (Fatal, Malformed) as error:  # nothing that the agent wrote is at fault by now
+            log.error("what a call came to was not written", extra={"agent": caller.cn, "why": str(error)})
+            return tool_results.refused("in_progress", _MAYBE_DONE)  # no outcome: its claim may never have been written
         except Refused as error:
             if error.reason in BARS:
                 raise

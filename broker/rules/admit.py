@@ -33,10 +33,11 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """scheduled: the window opens later."""
+    """scheduled: the window opens later; enforced: the gateway will hold its call to what was signed."""
 
     id: DirectiveId
     scheduled: bool
+    enforced: bool
 
 
 def admit(
@@ -68,7 +69,7 @@ def admit(
     )
     is_call = action.kind == "tool_call"  # an approval that answers no request allows nothing
     frozen = (Draft(freeze_call(book, statement, judgement)),) if judgement and is_call else ()
-    answer = Admitted(statement.directive_id, statement.not_before > now)
+    answer = Admitted(statement.directive_id, statement.not_before > now, bool(frozen))
     return Decision((Draft(fact, (verified.raw, verified.signature)), *frozen), answer)
 
 

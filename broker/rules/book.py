@@ -11,7 +11,7 @@ from broker.rules.authority.ledger import Ledger
 from broker.rules.entries import Agent, Directive, Enrolment, PointerState, Renewal, Repeat, Report, Ticket, Tombstone
 from broker.rules.lifecycle import Event, State, after
 from broker.wire import records as r
-from broker.wire.act_records import CallFrozen
+from broker.wire.act_records import ActGranted, CallFrozen
 from broker.wire.names import Cn, Digest, DirectiveId, Fingerprint, Generation, Instance, Instant
 from broker.wire.times import SECOND
 
@@ -92,6 +92,9 @@ class Book:
                 self.directives[fact.id].frozen = fact
             case r.DirectiveConsumed() as fact:
                 self._consume(fact, record.at)
+            case ActGranted() as fact:
+                if tombstone := self.tombstones.get(DirectiveId(fact.act)):  # of a tool_call that was just consumed
+                    tombstone.enforced = True
             case r.DirectiveReported() as fact:
                 note = payloads[0].decode() if payloads else ""
                 self.reports[fact.id] = Report(self._word(fact.outcome), record.at, record.payloads, note)

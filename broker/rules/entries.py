@@ -52,7 +52,7 @@ class Directive:
 
 
 class TombstoneRow(NamedTuple):
-    """A tombstone as it is written down. times: see Tombstone.times."""
+    """A tombstone as it is written down. times: see Tombstone.times; enforced: see Tombstone."""
 
     cn: Cn
     generation: Generation
@@ -64,15 +64,20 @@ class TombstoneRow(NamedTuple):
     reason: str
     attempts: int
     times: tuple[Instant, Instant, Instant, Instant]
+    enforced: bool
 
 
 class Tombstone:
-    """What remains of a finished directive so that its id can't return. Kept small: there may be a great many."""
+    """What remains of a finished directive so that its id can't return. Kept small: there may be a great many.
+
+    enforced: was its call held to what was signed? Of a consumed one that is so once its act is there.
+    """
 
     __slots__ = (
         "_times",
         "attempts",
         "cn",
+        "enforced",
         "fingerprint",
         "generation",
         "kind",
@@ -85,7 +90,7 @@ class Tombstone:
     def __init__(self, row: TombstoneRow) -> None:
         self.cn, self.generation, self.kind = row.cn, row.generation, row.kind
         self.tool, self.op, self.fingerprint = row.tool, row.op, row.fingerprint
-        self.state, self.reason, self.attempts = row.state, row.reason, row.attempts
+        self.state, self.reason, self.attempts, self.enforced = row.state, row.reason, row.attempts, row.enforced
         self._times = _TIMES.pack(*row.times)
 
     @classmethod
@@ -93,13 +98,15 @@ class Tombstone:
         """Of a directive that ended so."""
         times = (ended.issued_at, ended.expires_at, ended_at, ended.pointer.delivered_at)
         bound = (ended.kind, ended.tool, ended.op, ended.fingerprint)
-        return cls(TombstoneRow(ended.cn, ended.generation, *bound, state, reason, ended.pointer.attempts, times))
+        rest = (ended.pointer.attempts, times, ended.frozen is not None and state is not State.CONSUMED)
+        return cls(TombstoneRow(ended.cn, ended.generation, *bound, state, reason, *rest))
 
     @property
     def row(self) -> TombstoneRow:
         """All of it, as plain values."""
         bound = (self.kind, self.tool, self.op, self.fingerprint)
-        return TombstoneRow(self.cn, self.generation, *bound, self.state, self.reason, self.attempts, self.times)
+        rest = (self.attempts, self.times, self.enforced)
+        return TombstoneRow(self.cn, self.generation, *bound, self.state, self.reason, *rest)
 
     @property
     def times(self) -> tuple[Instant, Instant, Instant, Instant]:

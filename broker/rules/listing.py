@@ -16,16 +16,7 @@ Row = dict[str, Any]
 
 def directives(book: Book, now: Instant, *, id: str = "", state: str = "") -> list[Row]:
     """Finished directives, then the live ones; times as RFC 3339; null for what has not happened."""
-    rows = [row for row in _all(book, now, id) if not state or row["state"] == state]
-    for row in rows:
-        if row["kind"] == "tool_call":
-            live = book.directives.get(row["id"])
-            row["enforced"] = live.frozen is not None if live else _is_brokered(book, row)
-    return rows
-
-
-def _is_brokered(book: Book, row: Row) -> bool:
-    return book.ledger.tool(row["tool"], row["op"]) is not None
+    return [row for row in _all(book, now, id) if not state or row["state"] == state]
 
 
 def agents(book: Book, now: Instant, *, cn: str = "") -> list[Row]:
@@ -72,7 +63,8 @@ def _ended(id: DirectiveId, t: Tombstone, report: Report | None) -> Row:
 
 
 def _row(id: DirectiveId, d: Directive | Tombstone, state: str, issued_at: Instant, expires_at: Instant) -> Row:
-    bound = {"tool": d.tool, "op": d.op, "enforced": False} if d.tool else {}
+    is_held = d.enforced if isinstance(d, Tombstone) else d.frozen is not None
+    bound = {"tool": d.tool, "op": d.op, "enforced": is_held} if d.tool else {}
     return {
         "id": id,
         "state": state,

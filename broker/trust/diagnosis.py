@@ -11,7 +11,7 @@ from broker.errors import Unavailable, Untrusted
 from broker.trust.signer_lines import OPTIONS, SignerLine, SkippedLine
 from broker.trust.signers_file import SignersFile, SignersUnusable
 from broker.wire.escape import escaped
-from broker.wire.names import Digest, Instant
+from broker.wire.names import NAMESPACE_ADMIN, NAMESPACE_DIRECTIVE, Digest, Instant
 from broker.wire.times import SECOND, show
 
 CODES = (
@@ -52,7 +52,8 @@ class Finding:
 
 def add_a_key(principal: str, path: Path) -> str:
     """The command that writes a key's line."""
-    return f'echo "{principal} $(cat KEY.pub)" >> {shlex.quote(str(path))}'
+    line = f'{principal} namespaces="{NAMESPACE_DIRECTIVE},{NAMESPACE_ADMIN}"'
+    return f"echo '{line}' \"$(cat KEY.pub)\" >> {shlex.quote(str(path))}"
 
 
 def unusable(error: SignersUnusable, add: str) -> Finding:

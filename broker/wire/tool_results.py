@@ -41,8 +41,17 @@ def qualified(name: str) -> str:
     """`server.tool`, from the name that an agent calls it by: `server__tool`. Raises Malformed."""
     server, separator, tool = name.partition(SEPARATOR)
     if not separator:
-        raise Malformed("tool", "there is none of that name")
+        raise Malformed("tool", f"there is none of that name; agents write {_as_agents_write(name)}")
     return f"{catalogue.server_name(server, 'tool')}.{names.tool_word(tool, 'tool')}"
+
+
+def _as_agents_write(name: str) -> str:
+    """For a name as policies write it, the one that was meant."""
+    server, _, tool = name.partition(".")
+    try:
+        return name_of(catalogue.server_name(server, "tool"), names.tool_word(tool, "tool"))
+    except Malformed:
+        return name_of("server", "tool")
 
 
 def name_of(server: str, tool: str) -> str:
@@ -75,6 +84,11 @@ def consent_required(request: Waiting, other_arguments: bool) -> Result:
 def said(values: dict[str, Any]) -> Result:
     """Done, in a few values."""
     return {"content": [{"type": "text", "text": _told(values)}], "structuredContent": values}
+
+
+def with_more(result: Result, more: dict[str, Any]) -> Result:
+    """A result of ours with further values, in both of its forms."""
+    return result | said(result["structuredContent"] | more)
 
 
 def status(request: Waiting, state: str) -> Result:

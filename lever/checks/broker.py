@@ -34,6 +34,9 @@ def answers(place: Place) -> Iterator[Finding]:
     if told and told != now:
         text = f"{place.config_path} says other things than when the broker started: they count from its next start"
         yield Finding("broker", "warn", text, f"stop the broker, then: {_serve(place)}")
+    if since := health.get("stopped_at"):
+        text = f"the emergency stop is on since {since}: no tool call goes through, no directive is handed out"
+        yield Finding("broker", "warn", text, "lever resume")
     yield _clock(place, health, ahead_s)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 
@@ -11,6 +12,8 @@ from lever.where import Place
 
 def confined(place: Place) -> Iterator[Finding]:
     """Each server that runs with the broker's own rights, by name; and whether bubblewrap is there for the others."""
+    from broker import offline
+
     commands = {name: server for name, server in place.config.servers.items() if server.command}
     for name in (name for name, server in commands.items() if server.sandbox is None):
         text = f"{name} runs with all rights of the broker (sandbox: none): it can read its keys and its journal"
@@ -20,5 +23,10 @@ def confined(place: Place) -> Iterator[Finding]:
     if sandboxed and not shutil.which("bwrap"):
         text = f"there is no bwrap here: {', '.join(sandboxed)} will not be started"
         yield Finding("tool server", "fail", text, "sudo apt-get install bubblewrap")
-    elif sandboxed:
-        yield Finding("tool server", "ok", f"confined: {', '.join(sandboxed)}")
+        return
+    flawed = {name: flaw for name in sandboxed if (flaw := offline.sandbox_flaw(place.config, name, os.environ))}
+    for name, flaw in flawed.items():
+        hint = f"change servers.{name}.sandbox in {place.config_path}: docs/operating/tool-servers.md"
+        yield Finding("tool server", "fail", f"{name} will not be started: {flaw}", hint)
+    if sound := [name for name in sandboxed if name not in flawed]:
+        yield Finding("tool server", "ok", f"confined: {', '.join(sound)}")

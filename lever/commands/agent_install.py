@@ -118,8 +118,8 @@ def install(
     """Connect an agent harness to its directives.
 
     Prints what the harness's configuration is to hold, so that it starts `lever agent mcp`; --write puts it there.
-    Nothing that is there is overwritten, and a second run changes nothing. `json` is the form that most other
-    harnesses take: print it and put it in yourself.
+    Nothing that is there is overwritten, a second run changes nothing, and an instance's own folder is refused. `json`
+    is the form that most other harnesses take: print it and put it in yourself.
 
     --deny-builtin is an offer for agents whose every effect is to go through the broker: without the harness's
     built-in shell, write and fetch tools only brokered tools are left to act with.
@@ -133,8 +133,20 @@ def install(
     if not folder.is_dir():
         show.warn(f"there is no identity in {folder} yet; lever agent enrol --bundle FILE --identity {folder}")
     if write and (around := find(None, {}, Path.cwd())):
-        show.warn(f"this is the folder of an instance ({around}): an agent that works here could write allowed_signers")
+        _must_not_work_there(around, refused=scope == "project" and not dry_run)
     _write(asked, dry_run) if write or (dry_run and harness != "json") else _print(asked)
+
+
+def _must_not_work_there(config: Path, *, refused: bool) -> None:
+    """In an instance's own folder an agent is not installed. Below it, and for every project, that is a warning."""
+    if refused and config.parent.samefile(Path.cwd()):
+        raise CliError(
+            f"this is the folder of an instance ({config}): an agent that works here could write allowed_signers; "
+            "nothing was changed",
+            hint="in the folder that the agent works in: cd ~/project",
+            exit=Exit.REFUSED,
+        )
+    show.warn(f"{config.parent} is the folder of an instance: an agent that works there could write allowed_signers")
 
 
 def _print(asked: _Asked) -> None:

@@ -125,7 +125,7 @@ def _refused(result: dict[str, Any], name: str, key: str) -> CliError:
     """A result with isError: the broker's refusal by its code, or what the tool itself said."""
     said = result.get("structuredContent")
     if isinstance(said, dict) and isinstance(code := said.get("code"), str):
-        lines, request = f"{code}: {said.get('message')}".split("\n"), said.get("request_id")
+        lines, request = _told_once(code, str(said.get("message"))).split("\n"), said.get("request_id")
         asked = shlex.quote(json.dumps({"request_id": request}))
         hint = {
             "consent_required": f"how it stands: lever agent call request_status {asked}",
@@ -134,6 +134,12 @@ def _refused(result: dict[str, Any], name: str, key: str) -> CliError:
     else:
         lines, hint = f"the tool failed: {' '.join(_texts(result))}".split("\n"), ""
     return CliError(lines[0], hint=hint, exit=Exit.REFUSED, more=lines[1:])
+
+
+def _told_once(code: str, message: str) -> str:
+    """`denied_by_default: in no list`, where the message begins with the code's own words, or with its subject."""
+    whole, last = code.replace("_", " "), code.rpartition("_")[2]
+    return f"{code}: {message.removeprefix(f'{whole}: ').removeprefix(f'{last}: ')}"
 
 
 def _first_line(text: object) -> str:

@@ -205,6 +205,8 @@ def _health_facts(health: Mapping[str, Any]) -> dict[str, str]:
     """What the broker says of itself, for people. It may be a newer broker's answer, with less or more in it."""
     told = {name: health.get(name) for name in ("instance", "version", "pid", "agent_door", "records")}
     told["active directives"] = (health.get("directives") or {}).get("active")
+    if health.get("stopped_at"):
+        told["stopped"] = f"by the operator since {health['stopped_at']}: lever resume"
     if health.get("clock_behind"):
         told["clock"] = "behind the journal: nothing is decided (lever doctor says what to do)"
     return {name.replace("_", " "): str(value) for name, value in told.items() if value is not None}

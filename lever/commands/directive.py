@@ -315,7 +315,9 @@ def _sent(answer: dict[str, Any], as_json: bool) -> None:
         return show.data(answer)
     scheduled = bool(answer.get("scheduled"))
     waits = "when its window opens" if scheduled else "not yet; it is tried again"
-    told = "yes" if answer.get("delivered") else "when it is resumed" if answer.get("paused") else waits
+    waits = "when it is resumed" if answer.get("paused") else waits
+    waits = "after lever resume: the operator stopped everything" if answer.get("stopped") else waits
+    told = "yes" if answer.get("delivered") else waits
     show.facts({"id": str(answer.get("id")), "told": told, "enforced": directives.enforced(answer)})
 
 

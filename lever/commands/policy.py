@@ -196,15 +196,16 @@ def test(file: Path, as_json: bool) -> None:
 def apply(place: Place, file: Path, scope: str, yes: bool, as_json: bool) -> None:
     """Put a policy FILE in force, for all agents or for a layer of them.
 
-    What changes against the one in force is shown before you sign it. A layer can only narrow what the instance's
-    policy allows.
+    What changes against the one in force is shown before you sign it, and which entries name no accepted tool. A layer
+    can only narrow what the instance's policy allows.
     """
     from broker import offline
     from lever import in_force
     from lever.envelopes import attach
 
     new = _load(file)
-    old = in_force.policies(place).get(scope)
+    policies, accepted = in_force.policies_and_tools(place)
+    old = policies.get(scope)
     show.say(f"For {scope}: {old.version if old else 'no policy'} -> {new.version}")
     for change in offline.compare_policies(old, new) if old else ():
         show.verdict(*_changed(change), good=_EFFECTS[change.effect], words=True)
@@ -213,6 +214,8 @@ def apply(place: Place, file: Path, scope: str, yes: bool, as_json: bool) -> Non
         show.say("{} allowed, {} approval_required, {} denied".format(*counts))
     for text in offline.policy_warnings(new):
         show.warn(text)
+    if accepted is not None and (idle := offline.entries_of_no_tool(new, accepted)):
+        show.warn(f"no accepted tool has these names: {', '.join(idle)}; see lever tools list")
     answer = attach(place, "policy_apply", {"scope": scope}, new.raw, yes=yes)
     show.data(answer) if as_json else show.put(f"{scope} is under {answer.get('version')}")
 

@@ -49,7 +49,7 @@ def receipt() -> None:
     ),
 )
 @_STATE
-@click.option("--outcome", metavar="WORD", help="Only those with this outcome, say outcome_unknown.")
+@click.option("--outcome", type=click.Choice(receipts.OUTCOMES), help="Only those with this outcome.")
 @click.option(
     "--gestures", is_flag=True, help="Tell what was done at the key, too: ssh-keygen runs once for each signature."
 )
@@ -143,7 +143,8 @@ def verify(place: Place, file: BinaryIO | None, state: Path | None, signers: Pat
             exit=Exit.VERIFICATION_FAILED,
         )
     if not as_json:
-        show.say(f"all {len(examined)} receipts are ok", "bold green")
+        many = len(examined) != 1
+        show.say(f"all {len(examined)} receipts are ok" if many else "the one receipt is ok", "bold green")
 
 
 @receipt.command(

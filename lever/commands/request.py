@@ -43,7 +43,7 @@ def list_(place: Place, everything: bool, as_json: bool) -> None:
     """List what waits for your answer."""
     from lever.envelopes import ask
 
-    answer = ask(place, "/admin/request_list", "request_list", {})
+    answer = ask(place, "/admin/request_list", "request_list", {"all": "1"} if everything else {})
     found = [one for one in answer.get("requests") or [] if everything or one.get("state") == "pending"]
     acts = (answer.get("acts") or []) if everything else []
     if as_json:

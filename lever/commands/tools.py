@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,19 +39,30 @@ def list_(place: Place, server: str | None, as_json: bool) -> None:
     """List the tools of all servers, or of one.
 
     Each is accepted; quarantined, which is not accepted yet; changed since; gone;
-    unacceptable, and then why; or unavailable, where its server does not answer. A tool is
+    unacceptable, and then why; or unavailable, where its server does not answer, and then why:
+    a server of which nothing was accepted has a row of its own. A tool is
     also changed when its server is: when it tells another name or version of itself, or is
     started or reached in another way than the one that you accepted it of.
     """
     from lever import definitions, in_force
 
-    found = in_force.rows(place, server)
+    found = in_force.tools(place, server)
     if as_json:
-        return show.data({"servers": found})
-    rows = [_row(one) for listed in found.values() for one in listed]
-    show.table(_HEADERS, rows) if rows else show.say("no tools; servers are named in the configuration")
-    for one in (one for listed in found.values() for one in listed if one.get("state") == definitions.UNACCEPTABLE):
+        return show.data({"servers": found.servers, "unavailable": found.unavailable})
+    silent = {name: [{"tool": name, "state": "unavailable"}] for name in found.unavailable}
+    listed = [one for name, rows in found.servers.items() for one in rows or silent.get(name, [])]
+    missing = [] if server else [name for name in _configured(place) if name not in found.servers]
+    if listed:
+        show.table(_HEADERS, map(_row, listed))
+    elif not missing:
+        show.say("no tools; servers are named in the configuration")
+    for one in (one for one in listed if one.get("state") == definitions.UNACCEPTABLE):
         show.warn(f"{one.get('tool')} must not be accepted: {one.get('why')}")
+    for name in found.unavailable:
+        show.warn(f"the server {name} can't be read: {found.why(name)}")
+    if missing:
+        names = ", ".join(missing)
+        show.warn(f"this broker started without {names}, which {place.config_path} names now: restart it")
 
 
 @tools.command(epilog=examples("lever tools diff mail", "lever tools diff mail send"))
@@ -65,7 +77,7 @@ def diff(place: Place, server: str, tool: str | None, as_json: bool) -> None:
     """
     from lever import definitions, in_force
 
-    rows = in_force.rows(place, server).get(server, [])
+    rows = in_force.rows(place, server)
     if tool is not None:
         definitions.chosen(server, [row | {"definition": True, "state": ""} for row in rows], [tool])
     found = [row for row in rows if row.get("state") != "accepted" and tool in (None, definitions.name_of(row))]
@@ -95,7 +107,7 @@ def accept(place: Place, server: str, names: tuple[str, ...], yes: bool, as_json
     from lever import definitions, in_force
     from lever.envelopes import attach
 
-    listed = in_force.rows(place, server).get(server, [])
+    listed = in_force.rows(place, server)
     rows = definitions.chosen(server, listed, names)
     for row in listed if not names else ():
         if row.get("state") == definitions.UNACCEPTABLE:
@@ -122,10 +134,7 @@ def _identity(place: Place, server: str, found: ServerIdentity) -> None:
     """Who it is that is accepted: as it says, and how it is reached, in words where this configuration has them."""
     from broker.wire import server_identity
 
-    try:
-        configured = place.config.servers.get(server)
-    except CliError:  # none is at hand where a socket and a key were named
-        configured = None
+    configured = _configured(place).get(server)
     lines = [f"name: {found.name}", f"version: {found.version}", f"reached: {found.reached}"]
     if configured and configured.command:
         if server_identity.by_command(configured.command) == found.reached:
@@ -134,6 +143,14 @@ def _identity(place: Place, server: str, found: ServerIdentity) -> None:
             show.warn(f"the broker started {server} by another command than this configuration has")
     show.say(f"The server {server}")
     show.barred(lines, words=True)
+
+
+def _configured(place: Place) -> Mapping[str, Any]:
+    """The servers of this configuration; none where a socket and a key were named instead of one."""
+    try:
+        return place.config.servers
+    except CliError:
+        return {}
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

@@ -129,6 +129,16 @@ def test_a_write_creates_the_file(world: World, harness: str, scope: str) -> Non
     assert "mcp list" in done.stderr
 
 
+@pytest.mark.parametrize("harness", HARNESSES)
+def test_in_the_folder_of_an_instance_nothing_is_written(world: World, harness: str) -> None:
+    (world.root / "p" / "lever.yaml").write_text("instance: demo\n")
+    before = world.everything()
+    done = world.install(harness, "--write")
+    assert (done.exit_code, world.everything()) == (Exit.REFUSED, before)
+    assert "this is the folder of an instance" in done.output
+    assert "could write allowed_signers" in world.write(harness, "--scope", "user").output
+
+
 @EACH
 def test_a_write_keeps_every_byte_of_what_is_there(world: World, harness: str, scope: str) -> None:
     path = world.holds(harness, scope, OTHERS[harness])

@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from broker.rules.authority.ledger import ANSWER_BYTES, KEEP_ANSWER_S
+from broker.errors import Reason
+from broker.rules.authority import orders
+from broker.rules.authority.ledger import KEEP_ANSWER_S, KEEP_PLAIN_S, KEEP_S
+from broker.rules.authority.passage import Claimed
+from broker.rules.authority.room import ANSWER_BYTES, ARGUMENT_BYTES, CLAIM_BYTES
 from broker.wire.act_records import CallEnded
 from broker.wire.names import Cn, Digest
+from broker.wire.records import ClockAccepted
+from broker.wire.strict_json import canonical
 from tests.authority.table import SEND, Table
 from tests.authority.test_gateway import Room
 from tests.proof.cast import A, B, caller
 
+CALL = CLAIM_BYTES + len(b"{}")
 SAID = b'{"content":[{"type":"text","text":"so it is"}]}'
 DIGEST = Digest(sha256(SAID).digest())
 
@@ -52,12 +59,12 @@ def stores(table: Table, size_bytes: int, cn: Cn = A) -> bool:
 
 
 def test_an_agent_has_so_much_room_for_answers_and_it_comes_back_in_a_day(table: Table) -> None:
-    assert not stores(table, ANSWER_BYTES + 1)
-    assert stores(table, ANSWER_BYTES - 10)
-    assert not stores(table, 11)
-    assert stores(table, 10)
+    assert not stores(table, ANSWER_BYTES - CALL + 1)
+    assert stores(table, ANSWER_BYTES - 10 * CALL)
+    assert not stores(table, 7 * CALL + 1)
+    assert stores(table, 6 * CALL)
     assert not stores(table, 1)
-    assert stores(table, ANSWER_BYTES, cn=B)
+    assert stores(table, ANSWER_BYTES - CALL, cn=B)
     table.restart()
     assert not stores(table, 1)
     table.act()
@@ -67,7 +74,47 @@ def test_an_agent_has_so_much_room_for_answers_and_it_comes_back_in_a_day(table:
     assert not stores(table, ANSWER_BYTES // 20)
     assert stores(table, ANSWER_BYTES // 25)
     table.later(86400 + 120)
-    assert stores(table, ANSWER_BYTES)
+    assert stores(table, ANSWER_BYTES - CALL)
+    table.check()
+
+
+LONG = {"text": "x" * 60_000}
+
+
+def test_what_nobody_signed_fills_no_disk_with_its_arguments(table: Table) -> None:
+    assert stores(table, ANSWER_BYTES - CALL), "answers leave room to call"
+    for _ in range(ARGUMENT_BYTES // len(canonical(LONG))):
+        table.done("list", LONG)
+    assert table.call("list", LONG) == Reason.RATE_LIMITED
+    assert isinstance(table.call("list", LONG, cn=B), Claimed)
+    table.act("send", LONG | SEND)
+    assert isinstance(table.call("send", LONG | SEND), Claimed), "a signature paid for it"
+    table.opened()
+    assert table.call("read", LONG) == Reason.RATE_LIMITED
+    table.check()
+    table.later(86400)
+    assert isinstance(table.call("list", LONG), Claimed)
+
+
+def test_a_call_that_nobody_can_ask_for_again_is_soon_forgotten(table: Table) -> None:
+    plain, named = table.done("list"), table.done("list", call_id="one")
+    table.act()
+    act = table.done("send", SEND)
+    unknown = table.call("list")
+    table.end(unknown, "outcome_unknown")
+    claims = table.book.ledger.claims
+    table.later(KEEP_PLAIN_S - 1)
+    assert table.done("list").claim in claims
+    assert plain.claim in claims
+    table.later(62)
+    table.done("list")
+    assert plain.claim not in claims
+    assert {named.claim, act.claim, unknown.claim} <= claims.keys()
+    table.check()
+    table.later(KEEP_S - KEEP_PLAIN_S)
+    table.done("list", call_id="one")
+    assert not {named.claim, act.claim, unknown.claim} & claims.keys()
+    table.check()
 
 
 def test_a_place_is_remembered_and_not_the_answer(table: Table) -> None:
@@ -91,10 +138,19 @@ async def test_a_repeat_tells_what_is_stored_or_that_it_is_not(table: Table) -> 
         return await room.gateway.call(who, "s__list", {}, call_id=call_id)
 
     assert await repeated("one") == {"content": []}
-    assert stores(table, ANSWER_BYTES - 20)
+    assert stores(table, ANSWER_BYTES - 3 * CALL)
     gone = await repeated("two")
     assert gone["isError"]
     told = gone["structuredContent"]
     assert (told["code"], told["outcome"]) == ("answer_not_kept", "done")
     assert "make the read anew" in told["message"]
     assert len(room.upstream.calls) == 2
+
+
+def test_a_clock_that_was_set_back_leaves_room(table: Table) -> None:
+    table.later(30 * 86400)
+    table.done("list", call_id="one")
+    table.later(-30 * 86400)
+    table.write(ClockAccepted(table.at))
+    table.take(orders.new_run(table.book, table.at, order=table.order("run_new"), cn=A, run="anew"))
+    table.done("list", call_id="two")

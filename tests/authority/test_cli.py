@@ -12,11 +12,13 @@ import pytest
 
 from broker.wire.names import NAMESPACE_DIRECTIVE
 from lever.exits import Exit
-from tests.authority.desk import Desk, call, code, desk, sent
+from tests.authority.desk import SERVERS, Desk, call, code, desk, sent
 from tests.cli.conftest import Cli, Done
 from tests.fakes.soft_key import SoftKey
 from tests.rig import Agent
 
+BROKEN = """  broken: {command: [/bin/sh, -c, "echo it lacks a part >&2; exit 1"], sandbox: none}
+"""
 POLICY = """
 v: 1
 name: shell
@@ -36,7 +38,7 @@ accounts:
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    made = desk(tmp_path_factory.mktemp("shell"))
+    made = desk(tmp_path_factory.mktemp("shell"), SERVERS + BROKEN)
     (made.rig.folder / "policy.yaml").write_text(POLICY)
     yield made
     made.rig.close()
@@ -72,10 +74,22 @@ def asked(agent: Agent, name: str, arguments: dict[str, Any]) -> str:
     return id
 
 
+def test_a_server_that_does_not_start_is_listed_with_what_it_said(office: Desk, opened: Cli) -> None:
+    listed = opened("tools", "list")
+    assert ["broken", "unavailable"] in [line.split()[:2] for line in listed.stdout.splitlines()]
+    assert "s.echo" in listed.stdout
+    assert "can't be read: it ended with exit status 1: it lacks a part" in listed.stderr
+    done = opened("tools", "accept", "broken")
+    assert (done.status, "it lacks a part" in done.stderr) == (Exit.REFUSED, True), done.stderr
+
+
 @pytest.mark.promise("P20", "P25")
 def test_from_a_policy_to_a_receipt(office: Desk, opened: Cli) -> None:
     agent, lever = office.rig.enrol("shell-a"), opened
     assert "shell@" in lever("policy", "show").stdout
+    (office.rig.folder / "other.yaml").write_text(POLICY.replace("s.look", "s.none"))
+    narrowed = lever("policy", "apply", "other.yaml", "--scope", "agent/nobody")
+    assert "warning: no accepted tool has these names: s.none; see lever tools list" in narrowed.stderr.splitlines()
     listed = told(lever("tools", "list", "s", "--json"))["servers"]["s"]
     assert {row["state"] for row in listed} == {"accepted"}
     request = asked(agent, "s__echo", {"path": "/srv/a", "text": "x"})
@@ -164,6 +178,11 @@ def test_stop_all_needs_no_key_and_resume_does(office: Desk, opened: Cli, tmp_pa
     finally:
         shutil.move(away, office.rig.folder / "keys")
     assert code(call(agent, "s__look", {"paths": []})) == "emergency_stop"
+    (said,) = (line for line in lever("broker", "status").stdout.splitlines() if line.startswith("stopped"))
+    assert "by the operator since 20" in said
+    assert "lever resume" in said
+    assert "the emergency stop is on since 20" in lever("doctor").stdout
+    assert "after lever resume" in lever("directive", "send", "stopped-a", "--instruction", "Go on.").stdout
     assert lever("resume").stdout == "resumed\n"
     assert lever("resume").status == Exit.REFUSED
     assert not call(agent, "s__look", {"paths": []}).get("isError")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from broker.errors import Reason
-from broker.rules import consume, listing
+from broker.rules import admin, consume, image, listing
 from broker.rules.authority.passage import Claimed
 from broker.wire.act_records import ActEnded, ActGranted, CallFrozen
 from broker.wire.statement import BoundAction
-from tests.authority.table import SEND, Table, tool
-from tests.proof.cast import A, caller
+from tests.authority.table import SEND, TOOLS, Table, tool
+from tests.proof.cast import DEMO, A, B, caller
 
 pytestmark = pytest.mark.promise("P20")
 
@@ -107,7 +107,54 @@ def test_what_is_declared_and_not_brokered_is_bound_to_nothing_also_when_it_is_a
     assert id not in table.book.ledger.acts
 
 
-def test_a_brokered_one_is_listed_as_enforced(table: Table) -> None:
-    id = table.tool_call("send", SEND, consumed=False)
+def is_enforced(table: Table, id: str) -> bool:
     (row,) = listing.directives(table.book, table.at, id=id)
+    answer: bool = row["enforced"]
+    return answer
+
+
+@pytest.mark.parametrize("ends", ["consumed", "revoked"])
+def test_a_brokered_one_is_listed_as_enforced_also_when_it_is_over(table: Table, ends: str) -> None:
+    id = table.tool_call("send", SEND, consumed=False, lasts_s=3 * 86400)
+    assert is_enforced(table, id)
+    if ends == "consumed":
+        consumed(table, id)
+        table.done("send", SEND)
+    else:
+        table.take(admin.revoke(table.book, table.at, order=table.order("revoke"), id=id))
+    table.accept(tool("read"))  # whatever is accepted later says nothing of it
+    table.book.ledger.accepted.clear()
+    assert is_enforced(table, id)
+    table.restart()
+    assert is_enforced(table, id)
+    (row,) = listing.directives(image.book(DEMO, image.of(table.book)), table.at, id=id)
     assert row["enforced"] is True
+    table.later(49 * 3600)
+    table.enrol(B)
+    assert id not in table.book.ledger.acts
+    assert is_enforced(table, id), "longer than its act is remembered"
+
+
+@pytest.mark.parametrize("consumed_before", [False, True])
+def test_what_was_bound_to_nothing_is_never_listed_as_enforced(table: Table, consumed_before: bool) -> None:
+    """Though its tool is brokered by now; or a crash cut off the record that follows its own."""
+    id = table.say(table.statement(BoundAction("tool_call", "files", "write_file", {"path": "a"})))
+    if consumed_before:
+        consumed(table, id)
+    table.accept(tool("write_file", "files"))
+    assert not is_enforced(table, id)
+    for cut in (ActGranted, CallFrozen):
+        other = table.tool_call("send", SEND, consumed=cut is ActGranted)
+        assert isinstance(table.records.pop().fact, cut)
+        table.restart()
+        assert not is_enforced(table, other)
+
+
+@pytest.mark.promise("P22")
+def test_for_a_tool_that_is_shut_nothing_is_admitted(table: Table) -> None:
+    changed = [tool("send", description="Sends it elsewhere.") if one.name == "send" else one for one in TOOLS]
+    table.see(*changed)
+    assert table.tool_call("send", SEND) == Reason.TOOL_CHANGED
+    assert isinstance(table.tool_call("list", {}), str)
+    table.accept(*TOOLS)
+    assert table.tool_call("send", SEND) in table.book.ledger.acts

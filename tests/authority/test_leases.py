@@ -73,6 +73,15 @@ def test_other_reads_leave_one_operation_to_the_read_that_asked(table: Table, op
     assert isinstance(table.call("read", {"id": 1}), ConsentRequired), "it is one, and no more"
 
 
+def test_the_same_read_again_that_was_not_sent_brings_no_kept_operation_back(table: Table) -> None:
+    table.opened(ops=3)
+    table.done("read")
+    table.end(table.call("read"), "not_dispatched")
+    table.check()
+    for _ in range(2):
+        table.done("find")
+
+
 def test_once_that_read_was_made_nothing_is_kept_for_it(table: Table) -> None:
     table.opened(ops=2)
     table.done("read")

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from broker.errors import Reason
+from broker.rules import admin
 from broker.rules.authority import orders
 from broker.rules.authority.asking import MAX_PENDING, ConsentRequired
 from broker.rules.authority.passage import Claimed
 from broker.wire.act_records import RequestEnded, RequestOpened
-from broker.wire.names import Fingerprint
-from broker.wire.records import AgentPaused
 from tests.authority.table import SEND, Table
 from tests.proof.cast import A, B, operator
 
@@ -147,10 +146,7 @@ NOW_REFUSED: dict[str, tuple[Reason, Callable[[Table], Any]]] = {
     "it is in no list": (Reason.DENIED_BY_DEFAULT, lambda t: t.apply(tiers={"allowed": ["s.list"]})),
     "its run is over": (Reason.RUN_STOPPED, stop_run),
     "its budget is used up": (Reason.BUDGET_EXCEEDED, lambda t: t.apply(budgets={"max_tool_calls": 0})),
-    "everything is stopped": (Reason.EMERGENCY_STOP,
-                              lambda t: t.take(orders.stop_all(t.book, t.at, request=operator("stop")))),
-    "its agent is paused": (Reason.AGENT_PAUSED, lambda t: t.write(AgentPaused(A, Fingerprint("SHA256:key")))),
-}  # fmt: skip
+}
 WAITING: dict[str, Callable[[Table], str]] = {
     "an act": lambda t: t.asked("send", SEND),
     "a lease, by a read": lambda t: t.asked("read"),
@@ -174,6 +170,45 @@ def test_what_would_now_be_refused_is_not_granted_and_nobody_is_asked_for_it_any
     assert table.book.ledger.requests[request].state == "invalidated"
     assert not table.book.ledger.acts
     assert not table.book.ledger.leases
+    table.check()
+
+
+def stop(table: Table) -> None:
+    table.take(orders.stop_all(table.book, table.at, request=operator("stop")))
+
+
+def lift(table: Table) -> None:
+    table.take(orders.lift_stop(table.book, table.at, order=table.order("resume_all")))
+
+
+def pause(table: Table) -> None:
+    table.take(admin.pause(table.book, table.at, order=table.order("agent_pause"), cn=A))
+
+
+def resume(table: Table) -> None:
+    table.take(admin.resume(table.book, table.at, order=table.order("agent_resume"), cn=A))
+
+
+@pytest.mark.parametrize("what", WAITING)
+@pytest.mark.parametrize(("reason", "sets", "lifts"), [
+    (Reason.EMERGENCY_STOP, stop, lift),
+    (Reason.AGENT_PAUSED, pause, resume),
+])  # fmt: skip
+def test_what_the_operator_alone_has_set_is_in_the_way_and_ends_no_request(
+    table: Table, what: str, reason: Reason, sets: Callable[[Table], None], lifts: Callable[[Table], None]
+) -> None:
+    request = WAITING[what](table)
+
+    def answered() -> Any:
+        return table.approve(request) if what == "an act" else table.lease(request=request)
+
+    sets(table)
+    assert answered() == reason
+    assert table.count(RequestEnded) == 0
+    assert not table.book.ledger.acts
+    assert not table.book.ledger.leases
+    lifts(table)
+    assert answered() in {**table.book.ledger.acts, **table.book.ledger.leases}
     table.check()
 
 

@@ -282,3 +282,44 @@ async def test_a_request_ends_the_wait_of_those_who_know_of_requests(table: Tabl
     raw = await door.waiting(asking, who, 30.0, Instant(0), asks)  # type: ignore[arg-type]
     assert asking.waited is waits
     assert raw.startswith(b'{"pointers":[],"requests":[{"id":')
+
+
+async def test_a_settled_request_does_not_end_the_wait_of_those_who_wait_for_directives(table: Table) -> None:
+    class Journal:
+        def append(self, *words: Any) -> None:
+            raise AssertionError("looking writes nothing")
+
+        async def durable(self) -> None:
+            return
+
+    class Asking:
+        async def wait(self, what: Any) -> None:
+            await what
+
+    inbox, none = InboxChannel(), None
+    door = AgentDoor(Turn(table.book, Journal()), lambda: table.at, lambda: table.at, none, none, 60, inbox, none)  # type: ignore[arg-type]
+    who = caller(A, table.generation())
+    poll = asyncio.ensure_future(door.waiting(Asking(), who, 30.0, Instant(0)))  # type: ignore[arg-type]
+    await settle()
+    denied = answered(table, "denied")
+    await inbox.deliver(A, DirectiveId(denied), About.REQUEST)
+    await settle()
+    assert not poll.done()
+    directive = table.say(table.statement(Instruction("Stop that.")))
+    await inbox.deliver(A, DirectiveId(directive))
+    raw = await asyncio.wait_for(poll, 5)
+    assert directive.encode() in raw
+    assert denied.encode() in raw
+    last = asyncio.ensure_future(door.waiting(Asking(), who, 30.0, table.at))  # type: ignore[arg-type]
+    await settle()
+    assert not last.done()
+    inbox.close()
+    assert b'"pointers":[]' in await asyncio.wait_for(last, 5)
+
+
+def test_who_is_told_by_calling_again_that_it_was_refused_needs_no_pointer(table: Table) -> None:
+    told = Told(table)
+    request = answered(table, "denied")
+    assert told.inbox() == [(request, About.REQUEST)]
+    assert table.call("send", SEND) == Reason.REQUEST_DENIED
+    assert told.inbox() == []

@@ -49,14 +49,15 @@ def a_policy(**changes: Any) -> policy.Policy:
     return policy.of(value | {"accounts": {"mail": {}, "payroll": {"sensitive": True}}} | changes)
 
 
-def in_force(**scopes: policy.Policy) -> tuple[int, Any]:
+def in_force(accepted: tuple[str, ...] = (), **scopes: policy.Policy) -> tuple[int, Any]:
     """The answer to policy_show. A scope is written with `__` for its slash."""
     rows = {scope.replace("__", "/"): one for scope, one in scopes.items()}
     return 200, {
         "policies": [
             {"scope": scope, "version": one.version, "digest": one.digest.hex(), "policy": one.raw.decode()}
             for scope, one in rows.items()
-        ]
+        ],
+        "accepted": [*accepted],
     }
 
 

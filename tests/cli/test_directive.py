@@ -300,6 +300,16 @@ def test_revoke_shows_what_it_signs_and_a_miss_is_refused(cli: Cli, instance: Pa
     assert (missed.status, json.loads(missed.stdout)) == (Exit.REFUSED, {"revoked": False})
 
 
+def test_the_way_out_of_a_refused_signature_names_the_key_that_made_it(cli: Cli, instance: Path, path: Path) -> None:
+    refusal = {"error": "unknown", "reason": "bad_signature", "hint": "lever directive selftest"}
+    key = instance / "keys" / "operator-2"
+    words = ("directive", "revoke", ID, "--config", instance, "--socket", path)
+    with operator_socket(path, directive_revoke=(400, refusal)):
+        other, usual = cli(*words, "--key", key), cli(*words)
+    assert f"hint:  lever directive selftest --key {key}\n" in other.stderr
+    assert "hint:  lever directive selftest\n" in usual.stderr
+
+
 def test_selftest_tries_each_key_and_tells_the_brokers_reason(cli: Cli, instance: Path, path: Path) -> None:
     refusal = {"error": "key expired; line 2: too old", "reason": "bad_signature", "hint": "set a later valid-before"}
     words = ("directive", "selftest", "--config", instance, "--socket", path)

@@ -88,7 +88,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
         lambda i: (i / "allowed_signers").write_text(""), "allowed_signers", "fail", "no line", "operator@demo",
     ),
     "keys expired": (expired, "allowed_signers", "fail", "expired", "valid-before"),
-    "one key": (one_key, "allowed_signers", "warn", "one key only", "allowed_signers"),
+    "one key": (one_key, "allowed_signers", "warn", "one key only", 'namespaces="lever-'),
     "no operator block": (
         lambda i: (i / "lever.yaml").write_text("instance: demo\n"), "allowed_signers", "warn", "disabled", "operator",
     ),
@@ -211,3 +211,34 @@ def test_without_bubblewrap_a_confined_server_is_told_as_one_that_will_not_start
     assert status == 6
     assert "shut will not be started" in found[-1]["text"]
     assert found[-1]["hint"] == "sudo apt-get install bubblewrap"
+
+
+def test_a_server_whose_program_or_interpreter_its_sandbox_hides_or_that_shows_the_brokers_files(
+    cli: Cli, instance: Path, path: Path, tmp_path: Path
+) -> None:
+    config, script, interpreter = instance / "lever.yaml", tmp_path / "tool", tmp_path / "there" / "python"
+    interpreter.parent.mkdir()
+    interpreter.symlink_to("/bin/sh")
+    script.write_text(f"#!{interpreter} -I\n")
+    script.chmod(0o700)
+    config.write_text(
+        f"{config.read_text()}\nservers:\n"
+        "  gone: {command: [/opt/no-such-thing]}\n"
+        f"  hidden: {{command: [{script}]}}\n"
+        f"  script: {{command: [{script}], sandbox: {{read: [{script}]}}}}\n"
+        f"  whole: {{command: [{script}], sandbox: {{read: [{script}, {interpreter.parent}]}}}}\n"
+        f"  spies: {{command: [/bin/true], sandbox: {{write: [{instance}]}}}}\n"
+    )
+    with operator_socket(path):
+        told = json.loads(cli("doctor", instance, "--socket", path, "--json").stdout)["checks"]
+    found = [check["text"] for check in told if check["about"] == "tool server"]
+    words = (
+        ("gone", "/opt/no-such-thing"),
+        ("hidden", str(script)),
+        ("script", str(interpreter)),
+        ("spies", "broker's own"),
+    )
+    for text, (name, word) in zip(found[:-1], words, strict=True):
+        assert text.startswith(f"{name} will not be started"), text
+        assert word in text
+    assert found[-1] == "confined: whole"

@@ -45,6 +45,14 @@ def test_an_instance_with_keys_of_its_own_is_whole(cli: Cli) -> None:
     assert {path.name for path in folder.iterdir()} == {"lever.yaml", "allowed_signers", "state", "keys"}
 
 
+def test_the_example_of_a_server_is_one_without_its_marks(instance: Path) -> None:
+    written = instance / "lever.yaml"
+    before, mark, example = written.read_text().partition("# servers:\n")
+    shown, _, rest = example.partition("\n\n")
+    written.write_text(f"{before}{(mark + shown).replace('# ', '')}\n\n{rest}")
+    assert [*offline.load_config(written).servers] == ["git"]
+
+
 def test_what_is_secret_is_for_the_owner_alone(instance: Path) -> None:
     secret = [instance / "state", instance / "keys", *(instance / "keys").glob("operator-?")]
     assert [mode_of(path) & 0o077 for path in secret] == [0] * 4

@@ -162,4 +162,5 @@ def test_list_and_close(cli: Cli, instance: Path, path: Path) -> None:
     assert body_for(broker, "/admin/lease_close")
     with operator_socket(path, admin_lease_close=(200, {"closed": False})):
         done = cli("lease", "close", "lease-1", *more)
-    assert (done.status, done.stdout) == (0, "no lease lease-1 is open\n")
+    assert (done.status, done.stdout) == (Exit.REFUSED, "")
+    assert "no lease lease-1 is open" in done.stderr

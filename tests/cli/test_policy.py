@@ -132,10 +132,10 @@ def test_explain_what_can_not_be_read(cli: Cli, files: Path, tool: str, argument
 def test_test_passes_and_names_what_is_not_as_expected(cli: Cli, files: Path) -> None:
     good = cli("policy", "test", "developer.expected.yaml")
     assert (good.status, good.stdout, good.stderr) == (0, "", "all 9 decisions are as expected\n")
-    change(files / "developer.yaml", "    - git.push\n", "")
+    change(files / "developer.yaml", "    - git.git_status\n", "")
     done = cli("policy", "test", "developer.expected.yaml")
     assert done.status == Exit.VERIFICATION_FAILED
-    assert done.stdout.splitlines()[0] == "wrong  line 10: git.push: expected act, found denied_by_default"
+    assert done.stdout.splitlines()[0] == "wrong  line 8: git.git_status: expected automatic, found denied_by_default"
     assert "error: 2 of 9 decisions are not as expected" in done.stderr
     data = [json.loads(line) for line in cli("policy", "test", "developer.expected.yaml", "--json").stdout.splitlines()]
     assert [each["found"] for each in data if each["found"] != each["expected"]] == ["denied_by_default"] * 2

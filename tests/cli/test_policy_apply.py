@@ -67,6 +67,22 @@ def test_apply_tells_what_becomes_wider_and_what_may_not_be_meant(cli: Cli, inst
     assert json.loads(first.stdout) == APPLIED[1]
 
 
+def test_apply_tells_which_entries_name_no_accepted_tool(cli: Cli, instance: Path, path: Path) -> None:
+    (cli.folder / "new.yaml").write_text(
+        FILE.replace("approval_required: []", 'approval_required: ["Git.*", "mail.*"]')
+    )
+    words = ("policy", "apply", "new.yaml", "--config", instance, "--socket", path)
+    told = in_force(("files.read", "git.git_log"))
+    with operator_socket(path, admin_policy_show=told, admin_policy_apply=APPLIED):
+        done = cli(*words)
+    assert done.status == 0, done.stderr
+    warned = "warning: no accepted tool has these names: files.write, mail.*; see lever tools list"
+    assert warned in done.stderr.splitlines()
+    old = (200, {"policies": []})  # of a broker that tells no tools
+    with operator_socket(path, admin_policy_show=old, admin_policy_apply=APPLIED):
+        assert "no accepted tool" not in cli(*words).stderr
+
+
 def test_a_file_that_is_no_policy_is_told_before_anything_is_asked(cli: Cli, instance: Path, path: Path) -> None:
     done, broker = apply(cli, instance, path, file=FILE.replace("deny", "allow"))
     assert done.status == Exit.USAGE

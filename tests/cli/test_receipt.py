@@ -47,7 +47,7 @@ def test_a_receipt_says_who_allowed_what_and_when_by_which_bytes(cli: Cli, insta
     words = cli("receipt", "verify", "--config", instance)
     assert (words.stdout, words.stderr) == (
         f"ok   claim-1  files.write of worker-a/3\n     act: {gesture}\n     {policy}: {gesture}\n",
-        "all 1 receipts are ok\n",
+        "the one receipt is ok\n",
     )
     listed = cli("receipt", "list", "--config", instance).stdout.splitlines()
     assert listed[1].split() == ["claim-1", "2027-01-15T08:00:04Z", "worker-a/3", "files.write", "act", "done"]
@@ -298,6 +298,7 @@ def test_what_a_crash_and_a_call_that_was_never_sent_leave_is_no_lie(cli: Cli, i
     assert (status, [*told]) == (0, [f"claim-{number}" for number in range(1, 7)])
     done = cli("receipt", "list", "--outcome", "running", "--config", instance)
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["CLAIM", "claim-2", "claim-6"]
+    assert cli("receipt", "list", "--outcome", "blah", "--config", instance).status == Exit.USAGE
 
 
 def test_bytes_that_were_dropped_are_told_and_a_kept_receipt_outlives_them(cli: Cli, instance: Path) -> None:

@@ -199,7 +199,7 @@ def test_the_list_shows_what_waits_and_all_of_it_on_demand(cli: Cli, instance: P
         "tool": "files.write", "account": None, "expires_at": "2126-01-01T00:00:00Z",
     }  # fmt: skip
     words = ("--config", instance, "--socket", path)
-    with operator_socket(path, admin_request_list=(200, {"requests": [waits, denied], "acts": [act]})):
+    with operator_socket(path, admin_request_list=(200, {"requests": [waits, denied], "acts": [act]})) as broker:
         short, full = cli("request", "list", *words), cli("request", "list", "--all", *words)
         data = cli("request", "list", "--json", *words)
         ended = cli.on_terminal("request", "list", "--all", *words, env={"NO_COLOR": "1"})
@@ -209,6 +209,9 @@ def test_the_list_shows_what_waits_and_all_of_it_on_demand(cli: Cli, instance: P
     assert "act-1" in full.stdout
     assert undisguised(full.stdout)
     assert [one["state"] for one in json.loads(data.stdout)["requests"]] == ["pending"]
+    lists = [body for route, body in broker.asked if route == "/admin/request_list"]
+    asked = [envelope.read(base64.b64decode(body["envelope"])).params for body in lists]
+    assert ["all" in params for params in asked] == [False, True, False, True], "what is settled comes on demand"
     plain = ended.screen.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
     assert max(map(len, plain)) <= 80
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
+import sys
 import unicodedata
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -84,6 +88,40 @@ def test_a_table_without_a_terminal_is_one_line_a_row(capsys: pytest.CaptureFixt
     assert len(lines) == 3
     assert lines[1] == "x" * 36 + "  " + "word " * 40 + "\\n\\u001b[2J"
     assert lines[2] == "y", "no blanks at the end"
+
+
+def screen_of(monkeypatch: pytest.MonkeyPatch, print_: Callable[[], None], columns: int = 80) -> list[str]:
+    """The lines on a terminal of so many columns."""
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, io.StringIO())
+        monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: True)
+        monkeypatch.setattr(getattr(sys, stream), "fileno", lambda: 1)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((columns, 24)))
+    print_()
+    written = "".join(getattr(sys, stream).getvalue() for stream in ("stdout", "stderr"))
+    return re.sub(r"\x1b\[[0-9;]*m", "", written).splitlines()
+
+
+def test_a_row_that_does_not_fit_is_a_block_in_which_no_name_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    id, rest = "0d1f7c3e-6a58-4a5e-9f3b-1f2f6f1c9a55", ("outcome_unknown", "worker-a/3", "git.git_diff_unstaged")
+    rows = [(id, *rest), (id, "done", "worker-a/3", "東" * 60)]
+    headers = ("ACT", "STATE", "AGENT", "WHAT")
+    seen = screen_of(monkeypatch, lambda: show.table(headers, rows))
+    assert seen[0].split() == ["ACT", "STATE", "AGENT"]
+    assert seen[2:4] == [f"{id}  outcome_unknown  worker-a/3", "  git.git_diff_unstaged"]
+    assert seen[4].split() == [id, "done", "worker-a/3"]
+    assert seen[5:] == ["  " + "東" * 39, "  " + "東" * 21]
+    assert len(screen_of(monkeypatch, lambda: show.table(headers, rows[:1]), 120)) == 2, (
+        "a line each where there is room"
+    )
+
+
+def test_a_digest_behind_a_bar_is_whole_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    digest, long = "ab" * 32, "x" * 100
+    seen = screen_of(monkeypatch, lambda: show.barred([f"arguments 12 bytes, SHA-256 {digest}", f"a {long}"]))
+    assert seen[:2] == ["    | arguments 12 bytes, SHA-256 ", f"    : {digest}"]
+    assert "".join(line[6:] for line in seen[2:]) == f"a {long}"
+    assert max(map(len, seen)) <= 80
 
 
 def test_text_that_the_streams_encoding_lacks_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:

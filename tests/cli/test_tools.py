@@ -114,6 +114,30 @@ def test_a_tool_that_must_not_be_accepted_says_why_and_bars_no_other(cli: Cli, i
         assert undisguised(text)
 
 
+def test_a_server_that_can_not_be_read_is_told_with_its_own_last_words(cli: Cli, instance: Path, path: Path) -> None:
+    told = {"why": "it ended with exit status 1", "said": f"bwrap: execvp /opt/x{HOSTILE}: No such file or directory"}
+    answer = {"servers": {"git": [], "files": [a_tool(READ, READ)]}, "unavailable": {"git": told}}
+    with (instance / "lever.yaml").open("a") as config:
+        config.write("servers: {late: {command: [/opt/late], sandbox: none}}\n")
+    with operator_socket(path, admin_tools_list=(200, answer)) as broker:
+        listed, raw, accept, diff = (
+            cli("tools", *words, "--config", instance, "--socket", path)
+            for words in (("list",), ("list", "--json"), ("accept", "git"), ("diff", "git"))
+        )
+    assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [
+        ["git", "unavailable"],
+        ["files.read", "accepted"],
+    ]
+    assert "late, which" in listed.stderr, "named since the broker started"
+    assert json.loads(raw.stdout)["unavailable"] == {"git": told}
+    assert (listed.status, raw.status, accept.status, diff.status) == (0, 0, Exit.REFUSED, Exit.REFUSED)
+    assert "servers.git.sandbox.read" in accept.stderr
+    for done in (listed, accept, diff):
+        assert "the server git can't be read: it ended with exit status 1: bwrap: execvp /opt/x" in done.stderr
+        assert undisguised(done.stderr)
+    assert "/admin/tools_accept" not in [route for route, _ in broker.asked]
+
+
 def test_accept_by_name_takes_no_others(cli: Cli, instance: Path, path: Path) -> None:
     rows = [a_tool(a_definition(name)) for name in ("write", "read", "list")]
     done, broker = tools(cli, instance, path, "accept", "files", "read", "list", rows=rows)
@@ -171,7 +195,7 @@ def test_list_and_diff_show_what_a_server_says_so_that_it_can_be_seen(cli: Cli, 
     gone, _ = tools(cli, instance, path, "diff", "files", rows=rows)
     assert "files.read  gone" in gone.stdout.splitlines()
     data, _ = tools(cli, instance, path, "list", "files", "--json", rows=rows)
-    assert json.loads(data.stdout) == {"servers": {"files": rows}}
+    assert json.loads(data.stdout) == {"servers": {"files": rows}, "unavailable": {}}
 
 
 def test_nothing_to_accept_signs_nothing(cli: Cli, instance: Path, path: Path) -> None:

@@ -351,7 +351,7 @@ def test_an_address_in_use_is_named() -> None:
         with pytest.raises(Fatal, match=f"127.0.0.1:{port}: Address already in use") as caught:
             bind_tcp("127.0.0.1", port)
         assert len(os.listdir("/dev/fd")) == before
-    assert "listen" in caught.value.hint
+    assert caught.value.hint == "another broker? lever broker status; else see `listen` in lever.yaml"
 
 
 def test_a_name_that_does_not_exist_is_named() -> None:

@@ -61,8 +61,9 @@ def test_arguments_may_come_from_stdin(worker: Beside) -> None:
     [
         (("r__fails",), 3, "the tool failed: no such branch"),
         (("s__dies",), 3, "denied_by_rule: "),
-        (("s__child",), 3, "denied_by_default: "),
-        (("nothing",), 3, "unknown_tool: "),
+        (("s__child",), 3, "denied_by_default: in no list"),
+        (("s.child",), 3, "unknown_tool: there is none of that name; agents write s__child"),
+        (("nothing",), 3, "unknown_tool: there is none of that name; agents write server__tool"),
         (("lease_request", '{"account": 7}'), 3, "invalid_arguments: "),
         (("r__echo", '{"n": 1e20}'), 2, "a number whose canonical form"),
         (("r__echo", '{"n": 1, "n": 2}'), 2, "duplicate key n"),

@@ -29,6 +29,8 @@ def approve(m: Permits, now: int, s: Row) -> Choices:
     if why:
         return no(why)
     if why := hindrances(m, now, s["request"]):
+        if why & LIFTED:
+            return no(why & LIFTED) + crowded
         return no(why, m._ends_request(s["request"], "invalidated", now)) + crowded
     names = (
         "cn",
@@ -45,6 +47,9 @@ def approve(m: Permits, now: int, s: Row) -> Choices:
     )
     act = {name: s[name] for name in names}
     return ok(s["id"], lambda m: m.grant(s["id"], act, now)) + crowded
+
+
+LIFTED = {"agent_paused", "emergency_stop"}  # by the operator, who set it: that ends no request
 
 
 def hindrances(m: Permits, now: int, id: str) -> set[str]:
@@ -82,6 +87,8 @@ def open_lease(m: Permits, now: int, boot: float, s: Row) -> Choices:
     if why:
         return no(why)
     if s["request"] and (why := hindrances(m, now, s["request"])):
+        if why & LIFTED:
+            return no(why & LIFTED) + m.crowded(s)
         return no(why, m._ends_request(s["request"], "invalidated", now)) + m.crowded(s)
     run = m.run(s)
     if why := no_lease(m, layers, s["account"]) | ({"no_run"} if run is None or run["over"] else set()):
@@ -90,7 +97,7 @@ def open_lease(m: Permits, now: int, boot: float, s: Row) -> Choices:
     row = {
         "cn": s["cn"], "generation": s["generation"], "account": s["account"], "signer": s["signer"],
         "run": m.run_of[s["cn"], s["generation"]], "used": 0, "first": None, "opened": now,
-        "boot": boot, "own": own, "asked": own,
+        "boot": boot, "own": own,
         "seconds": min(s["seconds"], most["seconds"], request["seconds"] or s["seconds"]),
         "operations": min(s["operations"], most["operations"]), "by": min(now + FIRST_READ, s["expires"]),
     }  # fmt: skip

@@ -19,12 +19,14 @@ class Shown(Calls):
         super().settle(now)
         own = self.system.book.ledger
         for told, real in (
-            (self.model.requests, own.requests), (self.model.acts, own.acts), (self.model.claims, own.claims),
-            (self.model.runs, own.runs),
+            (self.model.requests, own.requests), (self.model.acts, own.acts), (self.model.runs, own.runs),
         ):  # fmt: skip
             for id in [id for id, row in told.items() if row["ended"] and now - row["ended"] >= TOMBSTONE]:
                 if id not in real:
                     del told[id]
+        for id in [id for id, row in self.model.claims.items() if self.model.forgettable(row, now)]:
+            if id not in own.claims:
+                del self.model.claims[id]
         for id in [id for id, row in self.model.lease_ids.items() if now - row["opened"] >= TOMBSTONE]:
             if id not in own.lease_ids:
                 del self.model.lease_ids[id]
@@ -41,7 +43,8 @@ class Shown(Calls):
             for id, row in m.requests.items()
         }
         assert {row["act"]: (row["state"], row["claim"]) for row in rows.acts(book)} == {
-            id: (row["state"], row["claim"]) for id, row in m.acts.items()
+            id: (m.claims.get(row["claim"], row).get("outcome") or row["state"], row["claim"])
+            for id, row in m.acts.items()
         }
         assert {row["lease"]: _lease(row) for row in rows.leases(book, at)} == {
             id: (row["used"], row["seconds"], row["operations"], row["account"], row["run"], _closes(row))

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.model import terms
-from tests.model.reference import SECOND, Choices, Effect, Model, Row, no, ok
+from tests.model.reference import SECOND, TOMBSTONE, Choices, Effect, Model, Row, no, ok
 
 REQUEST, DENIED, UNREPORTED, FIRST_READ = 600 * SECOND, 600 * SECOND, 60 * SECOND, 60 * SECOND
 PENDING, RUNNING = 8, 16
+PLAIN = 600 * SECOND
 MICRO = 10_000
 
 
@@ -185,7 +186,7 @@ class Permits(Model):
         if kind == "lease":
             self.leases[id]["used"] += 1
             if self.leases[id]["own"] == (row["tool"], row["raw"]):
-                self.leases[id]["own"] = None
+                row["kept"], self.leases[id]["own"] = self.leases[id]["own"], None
             self.leases[id]["first"] = self.leases[id]["first"] or (now, boot)
 
     # Asking the operator.
@@ -244,7 +245,8 @@ class Permits(Model):
     def end_call(self, now: int, claim: str, outcome: str) -> Choices:
         """Once: a second end is told the first."""
         if known := self.claims[claim]["outcome"]:
-            return ok(known)
+            forgotten = ok(outcome) if self.forgettable(self.claims[claim], now) and outcome != known else []
+            return ok(known) + forgotten
         return ok(outcome, lambda m: m._end_claim(claim, outcome, now))
 
     def _end_claim(self, claim: str, outcome: str, now: int) -> None:
@@ -259,8 +261,12 @@ class Permits(Model):
             self.acts[id] |= {"state": void or "active", "claim": None, "ended": now if void else None}
         if kind == "lease" and id in self.leases:
             self.leases[id]["used"] -= 1
-            if self.leases[id]["asked"] == (row["tool"], row["raw"]):
-                self.leases[id]["own"] = self.leases[id]["asked"]
+            self.leases[id]["own"] = row.get("kept") or self.leases[id]["own"]
+
+    def forgettable(self, row: Row, now: int) -> bool:
+        """Nobody can ask for it any more: two days after its end, or soon where no name and no act leads to it."""
+        led_to = row["call_id"] or row["consent"].startswith("act/") or row["outcome"] == "outcome_unknown"
+        return row["ended"] is not None and now - row["ended"] >= (TOMBSTONE if led_to else PLAIN)
 
     def _ends_act(self, id: str, state: str, now: int) -> Effect:
         return lambda m: m._end_act(m.acts[id], state, now)
@@ -356,8 +362,12 @@ class Permits(Model):
             why.add("id_seen")
         if s.get("call"):
             tool, args = s["call"]
-            accepted = tool in self.accepted
-            why |= terms.judge(self.layers(s["cn"]), tool, args).refused if accepted else {"tool_undeclared"}
+            if tool in self.changed:
+                why.add("tool_changed")
+            elif tool in self.accepted:
+                why |= terms.judge(self.layers(s["cn"]), tool, args).refused
+            else:
+                why.add("tool_undeclared")
         return why
 
     def closes(self, cn: str) -> tuple[Effect, ...]:

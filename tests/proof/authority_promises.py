@@ -9,7 +9,7 @@ from broker.errors import Reason
 from broker.rules.authority import closing, consent
 from broker.rules.authority.asking import DENIED_S
 from broker.rules.authority.entries import ActState, RequestState
-from broker.rules.authority.ledger import KEEP_ANSWER_S, KEEP_S
+from broker.rules.authority.ledger import KEEP_ANSWER_S, KEEP_PLAIN_S, KEEP_S
 from broker.rules.authority.passage import Claimed, Passing, Repeated, pass_on
 from broker.rules.book import Book
 from broker.wire.act_records import CallClaimed
@@ -32,6 +32,11 @@ def claims(book: Book, now: Instant, call: Passing) -> str:
 
 def _remembered(at: Instant, now: Instant) -> bool:
     return now < at + KEEP_S * SECOND
+
+
+def _forgettable(at: Instant, now: Instant) -> bool:
+    """Where no name and no act leads to a call."""
+    return now >= at + KEEP_PLAIN_S * SECOND
 
 
 def in_force(scope: str, digest: Digest) -> Promise:
@@ -144,7 +149,8 @@ def begun(claim: str, call: Passing, at: Instant) -> Promise:
     def holds(book: Book, now: Instant) -> None:
         if not _remembered(at, now):
             return
-        assert claim in book.ledger.claims, f"{claim} is not there"
+        plain = not call.call_id and _forgettable(at, now)
+        assert plain or claim in book.ledger.claims, f"{claim} is not there"
         if call.call_id:
             decision = pass_on(book, now, passing=call)
             assert decision.refused or isinstance(decision.answer, Repeated), f"{claim} is made twice"
@@ -158,7 +164,12 @@ def came_to(claim: str, outcome: str, answer: bytes, at: Instant) -> Promise:
     def holds(book: Book, now: Instant) -> None:
         if not _remembered(at, now):
             return
-        known = book.ledger.claims[claim]
+        known = book.ledger.claims.get(claim)
+        if known is None:
+            assert _forgettable(at, now), f"{claim} is forgotten"
+            assert not answer
+            assert outcome != "outcome_unknown"
+            return
         assert known.outcome == outcome, f"{claim} is {known.outcome}"
         if now < at + KEEP_ANSWER_S * SECOND:
             told = [ref.digest for ref in known.answer_refs]

@@ -19,6 +19,7 @@ from broker.journal.writer import JournalWriter
 from broker.rules.authority import closing
 from broker.rules.authority.entries import Act, ActState
 from broker.rules.authority.ledger import Ledger
+from broker.rules.authority.room import Ends
 from broker.rules.book import Book
 from broker.rules.entries import Tombstone
 from broker.turn import Notes, Turn
@@ -32,7 +33,7 @@ SEGMENT_BYTES = 3000
 LEASES = "leases"
 """The key of what is promised of open leases: a start ends it."""
 _HANGS_S = 30  # an answer that never comes is a failure, not a test that never ends
-_NOT_COMPARED = {"_set_back", "_words", "last_seen", "apply", "_by_minute", "_by_hour", "by_signer"}
+_NOT_COMPARED = {"_set_back", "_words", "last_seen", "looked_at", "apply", "_by_minute", "_by_hour", "by_signer"}
 
 
 @dataclass(frozen=True)
@@ -266,6 +267,8 @@ def picture(value: Any) -> object:
             return picture(kept), frozenset(ended), frozenset(signed), value.due(Instant(1 << 60))
         case Ledger():
             return picture(vars(value))
+        case Ends():
+            return tuple(value)
         case Policy() | PinnedTool():
             return value.digest
         case Act() if value.state is not ActState.ACTIVE:  # its exact bytes are asked for no more, nor read at a start

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from broker import offline
 from broker.config import Sandbox
 from broker.effects.tool_servers import Done, Failed, Outcome
 from tests.tool_servers.conftest import Make
 from tests.tool_servers.setting import FAKE, ROOT, A, AServer, alive, children, looked, sent, until
 
 BIN = Path(sys.executable).parent
+POLICIES = Path(__file__).parents[2] / "docs" / "policies"
 PYTHON = (sys.executable, "-m", "tests.fakes.sdk_tool_server")
 SERVERS = {"fake": (sys.executable, "-S", str(FAKE)), "sdk": PYTHON}
 GIT, TIME = BIN / "mcp-server-git", BIN / "mcp-server-time"
@@ -58,7 +60,11 @@ async def test_a_git_server_of_others(make: Make, tmp_path: Path) -> None:
     libraries = (Path(sys.prefix), Path(sys.base_prefix))
     sandbox = Sandbox.model_construct(read=libraries, write=(tmp_path / "repo",), network=False)
     servers = make({"s": AServer(command=(str(GIT),), sandbox=sandbox)})
-    assert {"git_status", "git_commit"} <= (await looked(servers)).tools.keys()
+    there = (await looked(servers)).tools
+    starting = offline.load_policy(POLICIES / "developer.yaml")
+    named = {name.partition(".")[2] for name in starting.tools if name.startswith("git.")}
+    assert named
+    assert named <= there.keys(), "the policy to start from fits the server that the README names"
     where = {"repo_path": str(tmp_path / "repo")}
     good = await sent(servers, A, "s", "git_status", json.dumps(where).encode(), 30)
     assert isinstance(good, Done)

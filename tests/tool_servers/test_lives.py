@@ -77,6 +77,16 @@ async def test_under_its_keeper_a_server_ends_as_it_would_without(make: Make) ->
             await looked(servers)
 
 
+async def test_what_it_wrote_last_goes_with_the_failure_and_is_no_word_of_it(make: Make) -> None:
+    command = ("/bin/sh", "-c", "echo first >&2; printf 'no \\033[1mword\\n' >&2; exit 1")
+    servers = make({"s": AServer(command=command)})
+    for why in ("", "; it is tried again in 1 s"):
+        with pytest.raises(NotSent, match=f"^s: it ended with exit status 1{why}$") as found:
+            await looked(servers, None)
+        assert found.value.said == r"no \x1b[1mword"
+        await until(lambda: servers.connections == 0)
+
+
 async def test_stop_ends_a_process_that_is_only_starting(make: Make) -> None:
     before = children()
     servers = make({"s": fake("mute")})

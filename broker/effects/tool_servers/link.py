@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Link:
     """One connection. lost: why nothing comes over it any more; worn: no further call is to be sent over it; direct:
-    the way of tool calls past the SDK, where there is one; tools_changed: takes the server's word that they did."""
+    the way of tool calls past the SDK, where there is one; tools_changed: takes the server's word that they did; said:
+    the last line that it wrote to its standard error, escaped."""
 
     lost: str = ""
     worn: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     direct: Direct | None = None
     tools_changed: Callable[[], None] = lambda: None
+    said: Callable[[], str] = str
 
     def lose(self, why: str) -> None:
         """The first reason stands."""

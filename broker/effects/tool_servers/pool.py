@@ -42,6 +42,7 @@ class _Failures:
     count: int
     next_at: Instant
     why: str
+    said: str
 
 
 class ToolServers:
@@ -114,7 +115,7 @@ class ToolServers:
         try:
             found = await connection.see(server, _reached(self._server(server)), at, since)
         except NotSent as error:
-            raise NotSent(f"{server}: {error.what}") from error
+            raise NotSent(f"{server}: {error.what}", connection.link.said()) from error
         except Malformed as error:
             raise Malformed(f"{server}: {error.where}", error.why) from error
         if holder is None:  # an agent's process has to answer a call
@@ -155,7 +156,7 @@ class ToolServers:
             async with connection.held():
                 return connection
         except NotSent as error:
-            raise NotSent(f"{key[0]}: {error.what}") from error
+            raise NotSent(f"{key[0]}: {error.what}", connection.link.said()) from error
 
     def _use(self, connection: Connection) -> None:
         self._uses += 1
@@ -196,7 +197,7 @@ class ToolServers:
         failures, now = self._failures.get(key), self._steady()
         if failures and failures.next_at > now:
             seconds = -(-(failures.next_at - now) // SECOND)
-            raise NotSent(f"{key[0]}: {failures.why}; it is tried again in {seconds} s")
+            raise NotSent(f"{key[0]}: {failures.why}; it is tried again in {seconds} s", failures.said)
 
     def _ended(self, key: _Key, connection: Connection) -> None:
         self._all.discard(connection)
@@ -209,7 +210,8 @@ class ToolServers:
             del self._failures[old]
         count = self._failures[key].count + 1 if key in self._failures else 1
         why = connection.link.lost
-        self._failures[key] = _Failures(count, backoff.next_at(now, count, self._chance()), why)
+        next_at = backoff.next_at(now, count, self._chance())
+        self._failures[key] = _Failures(count, next_at, why, connection.link.said())
         log.warning("a tool server failed", extra={"server": key[0], "holder": key[1] and key[1].cn, "why": why})
 
     def _way(self, name: str, server: Server, link: Link) -> AbstractAsyncContextManager[Streams]:
@@ -232,6 +234,7 @@ class ToolServers:
             environment["HOME"] = sandbox.HOME
             argv = sandbox.confined(argv, server.sandbox, self._environ, self._hidden)
         speech = Speech(name, self._steady)
+        link.said = speech.last
         kept = server.sandbox is None  # a sandbox's own end ends all that is in it
         async with started(
             argv, environment, self._folder, link, speech, server.max_output_bytes, kept=kept

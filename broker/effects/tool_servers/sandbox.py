@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from broker.effects.tool_servers.outcome import NotSent
@@ -36,6 +38,26 @@ def confined(
         if path.exists():
             _check(path, hidden)
     return (program, *_options(sandbox), "--", *argv)
+
+
+def unseen(argv: Sequence[str], sandbox: Sandbox, environ: Mapping[str, str]) -> Path | None:
+    """What of the command would be missing in its sandbox: its program, or the interpreter that this one names."""
+    program = shutil.which(argv[0], path=environ.get("PATH"))
+    if program is None:
+        return Path(argv[0])
+    shown = [root for path in (*map(Path, _SYSTEM), *sandbox.read, *sandbox.write) for root in (path, path.resolve())]
+    for path in filter(None, (Path(program), _interpreter(Path(program)))):
+        for place in (path, path.resolve()):  # a link has to lead to what is shown, too
+            if not (place.exists() and any(place.is_relative_to(root) for root in shown)):
+                return place
+    return None
+
+
+def _interpreter(program: Path) -> Path | None:
+    with suppress(OSError), program.open("rb") as file:
+        if words := file.readline(256).removeprefix(b"#!").split() if file.peek(2)[:2] == b"#!" else ():
+            return Path(os.fsdecode(words[0]))
+    return None
 
 
 def _options(sandbox: Sandbox) -> Iterator[str]:

@@ -23,6 +23,11 @@ class Speech:
         self._bucket: Bucket | None = None
         self._rest = bytearray()
         self._untold = 0
+        self._last = ""
+
+    def last(self) -> str:
+        """The last line so far, escaped, whether the log could bear it or not."""
+        return self._last
 
     def feed(self, data: bytes) -> None:
         """What came next."""
@@ -43,10 +48,11 @@ class Speech:
     def _say(self, line: bytes) -> None:
         if not (text := line.decode("utf-8", "replace").strip()):
             return
+        self._last = escaped(text)
         self._bucket, allowed = RATE.take(self._bucket, self._steady())
         if not allowed:
             self._untold += 1
             return
         left_out, self._untold = self._untold, 0
-        extra = {"server": self._server, "line": escaped(text), **({"left_out_before": left_out} if left_out else {})}
+        extra = {"server": self._server, "line": self._last, **({"left_out_before": left_out} if left_out else {})}
         log.info("a tool server says", extra=extra)

@@ -40,13 +40,13 @@ def ask(
     other_arguments: bool = False,
 ) -> Decision[ConsentRequired]:
     """Open this request, unless the same waits already or was refused. started: the record of a run that it begins."""
-    requests = book.ledger.requests.values()
-    of_agent = [one for one in requests if (one.cn, one.generation) == (wanted.cn, wanted.generation)]
+    of_agent = list(book.ledger.requests_of(wanted.cn, wanted.generation))
     pending = [one for one in of_agent if one.state is RequestState.PENDING and now < one.expires_at]
     if same := next((one for one in pending if _about(one) == _about(wanted)), None):
         return Decision((), ConsentRequired(same, other_arguments))
     denied = [one for one in of_agent if one.state is RequestState.DENIED and now < one.ended_at + DENIED_S * SECOND]
     if same := next((one for one in denied if _digest(one) == _digest(wanted)), None):
+        book.looked_at.add(same.request)  # it is told here, and needs no pointer any more
         return asked.refuse(Reason.REQUEST_DENIED, same.note or "the operator said no")
     if len(pending) + len(denied) >= MAX_PENDING:
         counted = f"{len(pending)} requests wait for the operator, {len(denied)} were refused in the last 10 minutes"

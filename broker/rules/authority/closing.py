@@ -21,7 +21,9 @@ _NOTHING = Digest(sha256().digest())
 def end(book: Book, now: Instant, *, claim: str, outcome: str, answer: bytes) -> Decision[str]:
     """What came of a claim, once; a second end of the same claim changes nothing. An answer that is larger than any
     payload is not stored: nothing that it may be keeps the end from being written."""
-    known = book.ledger.claims[claim]
+    known = book.ledger.claims.get(claim)
+    if known is None:  # it ended, and nobody can ask for it any more
+        return Decision((), outcome)
     if known.outcome:
         return Decision((), known.outcome)
     fact = CallEnded(claim, outcome, Digest(sha256(answer).digest()), len(answer))

@@ -22,6 +22,7 @@ from broker.wire.times import SECOND
 from broker.wire.verified import Standing, VerifiedBytes
 
 FIRST_READ_S: Final = 60
+_LIFTED_BY = {Reason.AGENT_PAUSED: "lever agent resume {cn}", Reason.EMERGENCY_STOP: "lever resume"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +164,12 @@ def _answerable(book: Book, now: Instant, statement: Statement, id: str, regime:
 
 
 def _ended(request: Request, waiting: Waiting, found: hindrance.Hindrance) -> Decision[Granted]:
-    """What could not be used is not granted, and nobody is asked for it any longer."""
+    """What could not be used is not granted, and nobody is asked for it any longer; but for what the operator alone
+    has set, and lifts again: the request is there still when it is lifted."""
     reason, detail = found
+    if lifted_by := _LIFTED_BY.get(reason):
+        hint = f"the request waits on: {lifted_by.format(cn=waiting.cn)}, then answer it again"
+        return request.refuse(reason, f"it would be refused now: {detail}", hint)
     over = Draft(RequestEnded(waiting.request, reason))
     hint = "the request is over: the agent has to ask again"
     return request.refuse(reason, f"it would be refused now: {detail}", hint, drafts=(over,))

@@ -161,7 +161,8 @@ class EndedLease:
 
 @dataclass(slots=True)
 class Claim:
-    """A call that was begun. outcome: empty while it runs; answer_refs: where its answer is, as long as it is kept."""
+    """A call that was begun. outcome: empty while it runs; answer_refs: where its answer is, as long as it is kept;
+    own: it took the operation that its lease had kept for the read that asked for it."""
 
     claim: str
     cn: Cn
@@ -178,6 +179,7 @@ class Claim:
     ended_at: Instant = NEVER
     answer_refs: tuple[PayloadRef, ...] = ()
     noted: bool = False
+    own: bool = False
 
 
 @dataclass(slots=True)

@@ -6,8 +6,9 @@ from broker.errors import Malformed, Reason
 from broker.rules.authority import budgets, leases
 from broker.rules.authority.entries import Request
 from broker.rules.authority.judge import judge
-from broker.rules.authority.judgement import Call, Deny, Unresolved
+from broker.rules.authority.judgement import Call, Deny
 from broker.rules.authority.passage import resources_of
+from broker.rules.authority.resolving import resolved
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.wire import frozen
@@ -35,9 +36,7 @@ def of(book: Book, now: Instant, waiting: Request) -> Hindrance | None:
 
 def _of_call(book: Book, waiting: Request) -> Hindrance | None:
     server, _, name = waiting.tool.partition(".")
-    tool = book.ledger.tool(server, name) or Unresolved.UNKNOWN_TOOL
-    if (server, name) in book.ledger.changed:
-        tool = Unresolved.TOOL_CHANGED
+    tool = resolved(book.ledger, server, name)
     try:
         call = Call(waiting.cn, waiting.tool, frozen.thaw(waiting.args).value)
     except Malformed as error:

@@ -26,6 +26,8 @@ from broker.wire.frozen import Frozen, freeze
 from broker.wire.policy_terms import Policy, Tier, ToolClass
 from broker.wire.strict_json import JsonObject, shown
 
+MAX_RESOURCES: Final = 512
+"""Of one call: nobody reads more before signing, and each request holds its own in memory."""
 _UNRESOLVED: Final = {
     Unresolved.UNKNOWN_TOOL: "there is no accepted tool of this name",
     Unresolved.TOOL_CHANGED: "the server's definition is no longer the accepted one: lever tools accept, if it is fine",
@@ -139,6 +141,10 @@ def _table(known: _Known) -> None:
         except Malformed as error:
             where = json_pointer.show(operand.pointer)
             raise _Denied(7, Code.AMBIGUOUS_OPERAND, f"{where} as a {operand.kind}: {error.why}", where) from error
+        if len(known.resources) > MAX_RESOURCES:
+            where = json_pointer.show(operand.pointer)
+            reason = f"{where} and what else names a target are more than {MAX_RESOURCES}: divide the call"
+            raise _Denied(7, Code.INVALID_ARGUMENTS, reason, where)
     touches = f"account {known.account}" if known.account else "no account"
     known.steps.append(Step(7, f"{plan.class_reason}; {touches}; {len(known.resources)} resource(s)"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from broker.rules.authority import spans
+from broker.rules.authority import room, spans
 from broker.rules.authority.entries import (
     Accepted,
     Act,
@@ -18,7 +18,8 @@ from broker.rules.authority.entries import (
     Run,
     Signed,
 )
-from broker.rules.rates import Bucket, TokenBucket, full
+from broker.rules.authority.room import Ends
+from broker.rules.rates import Bucket, full
 from broker.wire import accepted, policy
 from broker.wire import act_records as r
 from broker.wire.catalogue import PinnedTool
@@ -29,9 +30,8 @@ from broker.wire.times import SECOND
 
 KEEP_S = 48 * 3600
 KEEP_ANSWER_S = 3600
-ANSWER_BYTES = 64 << 20
-_ROOM = TokenBucket(ANSWER_BYTES, ANSWER_BYTES / 86400)
-"""Of answers that no signature paid for: a byte a token, for each agent."""
+KEEP_PLAIN_S = 600
+"""A call that nobody can ask for again: without a call_id, an act, or an outcome that is still to be found out."""
 Payloads = tuple[bytes, ...] | None
 
 
@@ -45,6 +45,7 @@ class Ledger:
         self.runs: dict[str, Run] = {}
         self.run_of: dict[tuple[Cn, Generation], str] = {}
         self.requests: dict[str, Request] = {}
+        self.asked_by: dict[Cn, dict[str, None]] = {}  # requests of each agent
         self.acts: dict[str, Act] = {}
         self.leases: dict[str, Lease] = {}
         self.ended_leases: dict[str, EndedLease] = {}
@@ -52,7 +53,8 @@ class Ledger:
         self.claims: dict[str, Claim] = {}
         self.running: dict[str, None] = {}  # claims that have no end
         self.by_call_id: dict[tuple[Cn, Generation, str], str] = {}
-        self.stored: dict[Cn, Bucket] = {}
+        self.stored: dict[Cn, Bucket] = {}  # `room`, of each agent: a byte a token
+        self._ended, self._plain, self._answered = Ends(), Ends(), Ends()  # claims
         self.stopped_at: Instant = NEVER
 
     def apply(self, record: Record, payloads: Payloads) -> None:
@@ -89,7 +91,7 @@ class Ledger:
             case r.LeaseClosed() as fact:
                 self._close(self.leases[fact.lease], fact.reason, fact.used_s, at)
             case r.CallClaimed() as fact:
-                self._claim(fact, at)
+                self._claim(fact, record)
             case r.CallEnded() as fact:
                 self._end_claim(fact, record)
             case r.OutcomeNoted() as fact:
@@ -171,24 +173,35 @@ class Ledger:
         signature paid for, since a read may be made anew."""
         if claim.consent.startswith("act/"):
             return True
-        return bool(claim.call_id) and _ROOM.take(self.stored.get(claim.cn), at, size_bytes)[1]
+        return bool(claim.call_id) and room.fits_answer(self.stored.get(claim.cn), at, size_bytes)
+
+    def holds(self, cn: Cn, call_id: str, argument_bytes: int, at: Instant) -> bool:
+        """May the agent begin a call that no signature paid for: is there room for what is kept of it?"""
+        return room.fits_call(self.stored.get(cn), at, room.of_call(call_id, argument_bytes))
 
     def forget(self, now: Instant) -> None:
         """Drop what nobody can ask for any more. The journal keeps all of it."""
-        border, answers = now - KEEP_S * SECOND, now - KEEP_ANSWER_S * SECOND
-        for claim in self.claims.values():
-            if claim.answer_refs and claim.ended_at < answers:
-                claim.answer_refs = ()
-        for table in (self.requests, self.acts, self.claims):
-            for key in [key for key, one in table.items() if one.ended_at and one.ended_at < border]:
-                del table[key]
+        border = now - KEEP_S * SECOND
+        for id in self._answered.before(now - KEEP_ANSWER_S * SECOND):
+            if id in self.claims:
+                self.claims[id].answer_refs = ()
+        for id in [*self._plain.before(now - KEEP_PLAIN_S * SECOND), *self._ended.before(border)]:
+            claim = self.claims.pop(id)
+            name = claim.cn, claim.generation, claim.call_id
+            if self.by_call_id.get(name) == id:
+                del self.by_call_id[name]
+        if old := [id for id, one in self.requests.items() if one.ended_at and one.ended_at < border]:
+            for id in old:
+                del self.requests[id]
+            self.index_requests()
+        for id in [id for id, one in self.acts.items() if one.ended_at and one.ended_at < border]:
+            del self.acts[id]
         for id in [id for id, at in self.lease_ids.items() if at < border]:
             del self.lease_ids[id]
         for id in [id for id, one in self.ended_leases.items() if one.ended_at < border]:
             del self.ended_leases[id]
         self.stored = {cn: bucket for cn, bucket in self.stored.items() if not full(bucket, now)}
-        self.by_call_id = {key: claim for key, claim in self.by_call_id.items() if claim in self.claims}
-        live = {claim.run for claim in self.claims.values()} | set(self.run_of.values())
+        live = {self.claims[id].run for id in self.running} | set(self.run_of.values())
         over = [key for key, run in self.runs.items() if run.stopped_at and run.stopped_at < border and key not in live]
         for key in over:
             del self.runs[key]
@@ -213,10 +226,24 @@ class Ledger:
             fact.args_digest, fact.tool_digest, fact.policies, fact.reason, record.at, fact.expires_at, record.payloads,
             payloads[0] if payloads else b"",
         )  # fmt: skip
+        self.asked_by.setdefault(fact.cn, {})[fact.request] = None
+
+    def index_requests(self) -> None:
+        """By their agents."""
+        self.asked_by = {}
+        for request in self.requests.values():
+            self.asked_by.setdefault(request.cn, {})[request.request] = None
+
+    def requests_of(self, cn: Cn, generation: Generation) -> Iterator[Request]:
+        """What one enrolment asked for, the oldest first."""
+        mine = (self.requests[id] for id in self.asked_by.get(cn, ()))
+        return (request for request in mine if request.generation == generation)
 
     def _end_request(self, id: str, state: RequestState, at: Instant, answer: str = "") -> Request:
         request = self.requests[id]
         request.state, request.ended_at, request.answer, request.args = state, at, answer, b""
+        if state is not RequestState.APPROVED:
+            request.resources = ()  # nobody is to sign them any more, and many such may be remembered
         return request
 
     def _grant(self, fact: r.ActGranted, record: Record, payloads: Payloads) -> None:
@@ -246,7 +273,8 @@ class Ledger:
         asked = self.requests.get(request)
         return (asked.tool, asked.args_digest) if asked and asked.tool else None
 
-    def _claim(self, fact: r.CallClaimed, at: Instant) -> None:
+    def _claim(self, fact: r.CallClaimed, record: Record) -> None:
+        at = record.at
         self.claims[fact.claim] = Claim(
             fact.claim, fact.cn, fact.generation, fact.run, fact.tool, fact.tool_class, fact.account,
             fact.args_digest, fact.consent, fact.call_id, at,
@@ -260,10 +288,14 @@ class Ledger:
             act = self.acts[id]
             act.state, act.claim, act.ended_at = ActState.CLAIMED, fact.claim, at
             self._acted(act.request)
-        elif kind == "lease":
+            return
+        size_bytes = room.of_call(fact.call_id, sum(ref.length for ref in record.payloads))
+        self.stored[fact.cn] = room.taken(self.stored.get(fact.cn), at, size_bytes)
+        if kind == "lease":
             lease = self.leases[id]
             lease.used += 1
-            lease.own = None if lease.own == (fact.tool, fact.args_digest) else lease.own
+            if lease.own == (fact.tool, fact.args_digest):
+                lease.own, self.claims[fact.claim].own = None, True
             lease.started_at = lease.started_at or at
             self._acted(lease.request)
 
@@ -277,9 +309,17 @@ class Ledger:
         del self.running[fact.claim]
         claim.answer_refs = record.payloads
         if record.payloads and not claim.consent.startswith("act/"):
-            self.stored[claim.cn], _ = _ROOM.take(self.stored.get(claim.cn), record.at, fact.answer_bytes)
+            self.stored[claim.cn] = room.taken(self.stored.get(claim.cn), record.at, fact.answer_bytes)
+        self.remember(claim)
         if fact.outcome == "not_dispatched":
             self._credit(claim, record.at)
+
+    def remember(self, claim: Claim) -> None:
+        """Until when, of a claim that has its end."""
+        may_be_asked_for = claim.call_id or claim.consent.startswith("act/") or claim.outcome == "outcome_unknown"
+        (self._ended if may_be_asked_for else self._plain).add(claim.claim, claim.ended_at)
+        if claim.answer_refs:
+            self._answered.add(claim.claim, claim.ended_at)
 
     def _credit(self, claim: Claim, at: Instant) -> None:
         """Nothing was sent: what the claim spent is there again, as far as it is still to be had."""
@@ -291,9 +331,9 @@ class Ledger:
             act.state, act.claim = act.void or ActState.ACTIVE, ""
             act.ended_at = at if act.void else NEVER
         elif kind == "lease" and id in self.leases:
-            lease, own = self.leases[id], self._own(self.leases[id].request)
+            lease = self.leases[id]
             lease.used -= 1
-            lease.own = own if own == (claim.tool, claim.args_digest) else lease.own
+            lease.own = (claim.tool, claim.args_digest) if claim.own else lease.own
 
     def _stop_run(self, run: Run, reason: str, at: Instant) -> None:
         run.stopped, run.stopped_at = reason, at
@@ -315,6 +355,7 @@ class Ledger:
         """The clock was set back: what ends by it would end late. Nothing that was open by the wrong one goes on."""
         self._void(lambda one: True, at)
         self._close_all(lambda lease: True, "clock", at)
+        self.stored = {}  # else nothing more fits until the time to which the wrong clock had come
         for run in self.runs.values():
             if not run.stopped:
                 self._stop_run(run, "the clock was set back", at)

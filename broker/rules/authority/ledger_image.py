@@ -77,12 +77,16 @@ def ledger(image: LedgerImage) -> Ledger:
     made.runs = {run.run: run for run in image.runs}
     made.run_of = {(cn, generation): run for cn, generation, run in image.run_of}
     made.requests = {request.request: request for request in image.requests}
+    made.index_requests()
     made.acts = {act.act: act for act in image.acts}
     made.leases = {lease.lease: lease for lease in image.leases}
     made.ended_leases = {lease.lease: lease for lease in image.ended_leases}
     made.lease_ids = dict(image.lease_ids)
     made.claims = {claim.claim: claim for claim in image.claims}
     made.running = {claim.claim: None for claim in image.claims if not claim.outcome}
+    for claim in image.claims:
+        if claim.outcome:
+            made.remember(claim)
     made.by_call_id = {(cn, generation, call_id): claim for cn, generation, call_id, claim in image.by_call_id}
     made.stored = dict(image.stored)
     made.stopped_at = image.stopped_at

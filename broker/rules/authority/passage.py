@@ -16,6 +16,7 @@ from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import Act, ActState, Claim, Run, Signed
 from broker.rules.authority.judge import judge
 from broker.rules.authority.judgement import Call, Code, Deny, Judgement, Unresolved
+from broker.rules.authority.resolving import resolved
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.rules.decision import Decision
@@ -121,26 +122,39 @@ def _decide(
     who, span = _who(passing), run.run if run else passing.ids.run
     started = () if run else (Draft(RunStarted(span, *who, "call")),)
     if judgement.regime == "automatic":
-        return _claim(passing, judgement, span, "automatic", started)
+        return _unsigned(book, now, passing, judgement, asked) or _claim(passing, judgement, span, "automatic", started)
     consents = _consents(book, now, passing, judgement, span)
     good = [name for name, signed in consents if signed.signer_digest in passing.standing.good]
     if good:
-        return _claim(passing, judgement, span, good[0], started)
+        full = None if good[0].startswith("act/") else _unsigned(book, now, passing, judgement, asked)
+        return full or _claim(passing, judgement, span, good[0], started)
     if consents:
         return asked.refuse(Reason.SIGNERS_UNAVAILABLE, "the operator's signature can't be checked for now; try later")
     return _ask(book, now, passing, judgement, span, asked, started)
 
 
+def _unsigned(
+    book: Book, now: Instant, passing: Passing, judgement: Judgement, asked: Asked
+) -> Decision[Answer] | None:
+    """The refusal where the journal would take too much of what nobody signed."""
+    assert judgement.frozen
+    size_bytes = len(judgement.frozen.raw)
+    if book.ledger.holds(passing.caller.cn, passing.call_id, size_bytes, now):
+        return None
+    return asked.refuse(Reason.RATE_LIMITED, "what is kept of arguments and answers in a day is used up; try later")
+
+
 def _pinned(book: Book, passing: Passing) -> PinnedTool | Unresolved:
     """What was accepted, where the server's definition is that one."""
     server, _, name = passing.call.tool.partition(".")
-    accepted = book.ledger.tool(server, name)
-    if accepted is None:
-        return Unresolved.UNKNOWN_TOOL
+    accepted = resolved(book.ledger, server, name)
+    if accepted is Unresolved.UNKNOWN_TOOL:
+        return accepted
     if isinstance(passing.resolved, Unresolved):
         return passing.resolved
-    same = passing.resolved.digest == accepted.digest and (server, name) not in book.ledger.changed
-    return accepted if same else Unresolved.TOOL_CHANGED
+    if isinstance(accepted, PinnedTool) and passing.resolved.digest == accepted.digest:
+        return accepted
+    return Unresolved.TOOL_CHANGED
 
 
 def _known(book: Book, passing: Passing) -> Claim | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from broker.rules.authority.scopes import scopes
 from broker.wire import envelope, frozen, names, statement
 from broker.wire.act_records import (
     ActEnded,
@@ -33,6 +34,7 @@ from broker.wire.names import Digest, Fingerprint, Instant
 from broker.wire.records import (
     AgentEnrolled,
     AgentFrozen,
+    AgentInvited,
     AgentRevoked,
     BrokerStarted,
     ClockAccepted,
@@ -132,6 +134,8 @@ class _Reader:
     changed: set[str] = field(default_factory=set)
     enrolled: dict[str, int] = field(default_factory=dict)
     shut: dict[str, int] = field(default_factory=dict)  # by agent, the newest generation that is over
+    invited: dict[Digest, tuple[str, str]] = field(default_factory=dict)  # by ticket, to which tenant and project
+    layers: dict[str, tuple[str, str]] = field(default_factory=dict)  # by agent, as it is enrolled
     envelope: Record | None = None
     ordered: set[Digest] = field(default_factory=set)
     stopped: bool = False
@@ -173,7 +177,10 @@ class _Reader:
                 for tool in fact.tools:
                     self.changed.discard(f"{fact.server}.{tool}")
                     self._end(f"tool {fact.server}.{tool}")
+            case AgentInvited() as fact:
+                self.invited[fact.ticket_digest] = fact.tenant, fact.project
             case AgentEnrolled() as fact:
+                self.layers[fact.cn] = self.invited.get(fact.ticket_digest, ("", ""))
                 self.enrolled[fact.cn], self.shut[fact.cn] = fact.generation, fact.generation - 1
                 self._end(f"agent {fact.cn}")
             case AgentFrozen() | AgentRevoked() as fact:
@@ -215,12 +222,16 @@ class _Reader:
         return Signature(raw, armored, names.NAMESPACE_ADMIN, fingerprint, record.at)
 
     def _claimed(self, record: Record, fact: CallClaimed) -> None:
-        by_digest = {one.digest: one for one in self.in_force.values()}
-        receipt = Receipt(record, tuple(by_digest[digest] for digest in fact.policies if digest in by_digest))
+        stands_under = scopes(fact.cn, *self.layers.get(fact.cn, ()))
+        layers = [self.in_force[scope] for scope in stands_under if scope in self.in_force]
+        receipt = Receipt(record, tuple(layer for layer in layers if layer.digest in fact.policies))
         if [ref.digest for ref in record.payloads] != [fact.args_digest]:
             receipt.flaws.append("the bytes that it names are not its arguments")
-        if len(receipt.policies) != len(fact.policies) or not fact.policies:
+        digests = [layer.digest for layer in layers]
+        if "instance" not in self.in_force or not {*fact.policies} <= {*digests}:
             receipt.flaws.append("a policy that it names was not in force")
+        elif list(fact.policies) != digests:
+            receipt.flaws.append("the policies that it names are not all that were in force for its agent, in order")
         if any(one.signature is None for one in receipt.policies):
             receipt.flaws.append("no signed envelope put its policy in force")
         if self.stopped:

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.rules.authority import budgets, spans
 from broker.rules.authority import leases as leasing
-from broker.rules.authority.entries import Act, Lease, Request, Run
+from broker.rules.authority.entries import Act, Lease, Request, RequestState, Run
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.wire.catalogue import Listing, PinnedTool
@@ -17,9 +17,10 @@ from broker.wire.times import show
 Row = dict[str, Any]
 
 
-def requests(book: Book, now: Instant) -> list[Row]:
-    """Every request that is still remembered, the oldest first."""
-    return [request(one, now) for one in book.ledger.requests.values()]
+def requests(book: Book, now: Instant, everything: bool = True) -> list[Row]:
+    """Every request that is still remembered, the oldest first; or those alone that wait."""
+    rows = (one for one in book.ledger.requests.values() if everything or state_of(one, now) == RequestState.PENDING)
+    return [request(one, now) for one in rows]
 
 
 def request(one: Request, now: Instant) -> Row:

@@ -9,6 +9,11 @@ from broker.wire.names import Cn
 def scopes_of(book: Book, cn: Cn) -> tuple[str, ...]:
     """The scopes in their order. A layer without a policy is no layer; without the instance's, nothing is allowed."""
     agent = book.agents.get(cn)
-    named = [f"tenant/{agent.tenant}"] if agent and agent.tenant else []
-    named += [f"project/{agent.project}"] if agent and agent.project else []
+    return scopes(cn, agent.tenant, agent.project) if agent else scopes(cn)
+
+
+def scopes(cn: str, tenant: str = "", project: str = "") -> tuple[str, ...]:
+    """Those of an agent that was invited to these."""
+    named = [f"tenant/{tenant}"] if tenant else []
+    named += [f"project/{project}"] if project else []
     return ("instance", *named, f"agent/{cn}")

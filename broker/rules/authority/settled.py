@@ -53,8 +53,8 @@ def open_for_pointer(book: Book, id: str, now: Instant) -> bool:
 
 def of_agent(book: Book, cn: Cn, generation: Generation, now: Instant) -> Iterator[tuple[DirectiveId, Instant]]:
     """The settled requests that this enrolment has not taken note of, each with the time since when it may."""
-    for request in book.ledger.requests.values():
-        if (request.cn, request.generation) == (cn, generation) and _is_news(book, request, now):
+    for request in book.ledger.requests_of(cn, generation):
+        if _is_news(book, request, now):
             yield DirectiveId(request.request), _span(book, request)[0]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from broker.rules.authority.judge import judge
-from broker.rules.authority.judgement import Call, Judgement
+from broker.rules.authority.judgement import Call, Judgement, Unresolved
 from broker.rules.authority.passage import resources_of
+from broker.rules.authority.resolving import resolved
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.wire.act_records import CallFrozen
+from broker.wire.catalogue import PinnedTool
 from broker.wire.statement import BoundAction, Statement
 
 
@@ -16,19 +18,19 @@ def signed_call(book: Book, statement: Statement) -> Judgement | None:
     action = statement.action
     if not isinstance(action, BoundAction):
         return None
-    tool = book.ledger.tool(action.tool, action.op)
-    if tool is None:
+    tool = resolved(book.ledger, action.tool, action.op)
+    if tool is Unresolved.UNKNOWN_TOOL:
         return None
     layers = book.ledger.layers(scopes_of(book, statement.target.cn))
-    return judge(tool, layers, Call(statement.target.cn, tool.qualified, action.args))
+    return judge(tool, layers, Call(statement.target.cn, f"{action.tool}.{action.op}", action.args))
 
 
 def freeze_call(book: Book, statement: Statement, judgement: Judgement) -> CallFrozen:
     """What the call is at this moment: the act that it may become is held to that, whatever the policy says later."""
     action = statement.action
     assert isinstance(action, BoundAction)
-    tool = book.ledger.tool(action.tool, action.op)
-    assert tool
+    tool = resolved(book.ledger, action.tool, action.op)
+    assert isinstance(tool, PinnedTool)
     assert judgement.frozen
     return CallFrozen(
         statement.directive_id, judgement.account or "", resources_of(judgement), judgement.frozen.digest, tool.digest,
