@@ -155,7 +155,8 @@ class AuthorityRoutes:
 
     async def _lease_close(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"id"})
-        return answer(200, {"closed": await self._take(partial(orders.shut_lease, order=order, id=params["id"]))})
+        closed = await self._take(partial(orders.shut_lease, order=order, id=params["id"]))
+        return answer(200, {"closed": closed, "known": params["id"] in self.desk.turn.book.ledger.lease_ids})
 
     # --- runs, and the end of everything
 

@@ -100,17 +100,17 @@ def list_(place: Place, everything: bool, as_json: bool) -> None:
 def close(place: Place, id: DirectiveId, as_json: bool) -> None:
     """Close a lease early.
 
-    Exit 3 where none of this id is open.
+    One that is closed already is no error; exit 3 where there is none of this id.
     """
     from lever.envelopes import change
 
     answer = change(place, "/admin/lease_close", "lease_close", {"id": id})
     if as_json:
         show.data(answer)
-    if not answer.get("closed"):
-        raise CliError(f"nothing to close: no lease {id} is open", hint="lever lease list --all", exit=Exit.REFUSED)
+    if not answer.get("closed") and not answer.get("known", True):
+        raise CliError(f"there is no lease {id}", hint="lever lease list --all", exit=Exit.REFUSED)
     if not as_json:
-        show.put(f"closed {id}")
+        show.put(f"closed {id}" if answer.get("closed") else f"no lease {id} is open")
 
 
 def _terms(place: Place, agent: Cn, account: str) -> tuple[int, int]:

@@ -140,6 +140,8 @@ def test_a_read_asks_once_and_the_lease_is_as_the_policy_says(office: Desk, open
     assert (open_one["lease"], open_one["used"]) == (answer["id"], 1)
     assert lever("lease", "close", answer["id"]).stdout == f"closed {answer['id']}\n"
     assert lever("lease", "close", answer["id"]).status == 0, "closing is idempotent"
+    never = lever("lease", "close", "nope")
+    assert (never.status, "there is no lease nope" in never.stderr) == (Exit.REFUSED, True)
     assert code(call(agent, "s__pid", {})) == "consent_required"
     done = lever("lease", "open", agent.cn, "mail", "--minutes", "1440", "--json")
     assert (told(done)["seconds"], told(done)["deprecated"]) == (60, "minutes")

@@ -160,7 +160,6 @@ def test_list_and_close(cli: Cli, instance: Path, path: Path) -> None:
     assert json.loads(data.stdout) == {"leases": [LEASE]}
     assert max(map(len, ended.screen.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines())) <= 80
     assert body_for(broker, "/admin/lease_close")
-    with operator_socket(path, admin_lease_close=(200, {"closed": False})):
+    with operator_socket(path, admin_lease_close=(200, {"closed": False})):  # of a broker that tells no more
         done = cli("lease", "close", "lease-1", *more)
-    assert (done.status, done.stdout) == (Exit.REFUSED, "")
-    assert "no lease lease-1 is open" in done.stderr
+    assert (done.status, done.stdout) == (0, "no lease lease-1 is open\n")

@@ -61,8 +61,10 @@ def test_bundle() -> None:
 
 
 def test_pointer() -> None:
-    (example,) = examples("pointer")
-    assert example == pointer.sentence(DirectiveId(example.split('"')[1]))
+    told = dict(zip(pointer.About, examples("pointer"), strict=True))
+    assert told == {
+        about: pointer.sentence(DirectiveId(example.split('"')[1]), about) for about, example in told.items()
+    }
 
 
 def _paths(value: object, prefix: str = "") -> list[str]:
