@@ -367,9 +367,6 @@ def gateway_of(
     spawn: Callable[[Coroutine[Any, Any, Any]], object],
 ) -> Gateway:
     """As the configuration says."""
-    operator = config.operator
-    hidden = [config.state, config.socket, config.folder / "lever.yaml"]
-    hidden += [operator.allowed_signers, *([operator.signing_key] if operator.signing_key else [])] if operator else []
     gateway = Gateway(
         turn, read, started, NoServers(), tuple(config.servers), clock, boottime, fresh_name, standing, wakes, spawn
     )
@@ -380,7 +377,7 @@ def gateway_of(
             config.servers,
             folder=config.folder,
             environ=os.environ,
-            hidden=hidden,
+            hidden=config.own_files,
             steady=steady,
             chance=random.random,
         )

@@ -113,7 +113,7 @@ def test_a_second_daemon_on_the_same_state_folder_refuses_to_start(own_rig: Rig)
     argv = [sys.executable, LEVER, "broker", "serve", str(own_rig.config)]
     second = subprocess.run(argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert second.returncode not in (0, None)
-    assert "another broker" in second.stderr
+    assert "holds this state folder" in second.stderr
     assert own_rig.post("/directive/list", {}).status_code == 400, "the first one still answers"
 
 
