@@ -68,7 +68,7 @@ class ToolRoutes:
             return await self.gateway.call(caller, name, arguments, call_id=call_id, wait_s=wait_s)
         except (Fatal, Malformed) as error:  # nothing that the agent wrote is at fault by now
             log.error("what a call came to was not written", extra={"agent": caller.cn, "why": str(error)})
-            return tool_results.refused("in_progress", _MAYBE_DONE)  # no outcome: its claim may never have been written
+            return tool_results.refused("unavailable", _MAYBE_DONE)  # nothing that the journal may not hold is said
         except Refused as error:
             if error.reason in BARS:
                 raise

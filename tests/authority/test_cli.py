@@ -14,6 +14,7 @@ from broker.wire.names import NAMESPACE_DIRECTIVE
 from lever.exits import Exit
 from tests.authority.desk import SERVERS, Desk, call, code, desk, sent
 from tests.cli.conftest import Cli, Done
+from tests.cli.test_mistakes import STOPPED_BY_HAND
 from tests.fakes.soft_key import SoftKey
 from tests.rig import Agent
 
@@ -183,7 +184,7 @@ def test_stop_all_needs_no_key_and_resume_does(office: Desk, opened: Cli, tmp_pa
     (said,) = (line for line in lever("broker", "status").stdout.splitlines() if line.startswith("stopped"))
     assert "by the operator since 20" in said
     assert "lever resume" in said
-    assert "the emergency stop is on since 20" in lever("doctor").stdout
+    assert f"{STOPPED_BY_HAND} 20" in lever("doctor").stdout
     assert "after lever resume" in lever("directive", "send", "stopped-a", "--instruction", "Go on.").stdout
     assert lever("resume").stdout == "resumed\n"
     assert lever("resume").status == Exit.REFUSED

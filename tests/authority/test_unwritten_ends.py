@@ -119,7 +119,7 @@ async def test_a_journal_that_fails_after_the_call_is_no_miss(table: Table, fail
         await routes.called(own.who, "s__list", {}, "", 0.0),
         await mcp_server._brokered(routes, own.who, params),
     ):
-        assert result["structuredContent"]["code"] == "in_progress"
+        assert result["structuredContent"]["code"] == "unavailable"
         assert "may have been carried out" in result["content"][0]["text"]
     assert own.made == 2
 

@@ -14,6 +14,7 @@ import pytest
 from lever.exits import Exit
 from tests.cli.conftest import Cli
 from tests.cli.test_init import everything_in
+from tests.cli.test_mistakes import NOT_SHOWN, SHOWN
 from tests.fakes.operator_socket import HEALTH, operator_socket
 
 
@@ -234,9 +235,9 @@ def test_a_server_whose_program_or_interpreter_its_sandbox_hides_or_that_shows_t
     found = [check["text"] for check in told if check["about"] == "tool server"]
     words = (
         ("gone", "/opt/no-such-thing"),
-        ("hidden", str(script)),
-        ("script", str(interpreter)),
-        ("spies", "broker's own"),
+        ("hidden", f"{NOT_SHOWN} {script}"),
+        ("script", f"{NOT_SHOWN} {interpreter}"),
+        ("spies", SHOWN),
     )
     for text, (name, word) in zip(found[:-1], words, strict=True):
         assert text.startswith(f"{name} will not be started"), text

@@ -107,11 +107,12 @@ def test_an_interrupt_ends_with_130_and_no_traceback(cli: Cli) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [LEVER, "directive", "submit", "-"],
-        cwd=cli.folder, env=cli.environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+        cwd=cli.folder, env=cli.environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True, pipesize=4096,
     ) as process:  # fmt: skip
         assert process.stdin
-        # More than a pipe holds: once it is written, the command is past its own start and reads.
-        process.stdin.write("x" * 100_000)
+        # More than a pipe holds, and less than the command takes: once it is written, it is past its own start and
+        # waits for more.
+        process.stdin.write("x" * 12288)
         process.stdin.flush()
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate()

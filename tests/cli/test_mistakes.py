@@ -159,8 +159,11 @@ SOCKET_TOO_LONG = "expected a socket path of at most"
 HELD = "holds the state folder, but"
 AHEAD_OF_CLOCK = "the broker's journal knows a later time than its clock"
 CHANGED = "when the broker started"
+STOPPED_BY_HAND = "the emergency stop is on since"  # tests/authority/test_cli.py
+NOT_SHOWN, SHOWN = "its sandbox does not show", "which is the broker's own"  # tests/cli/test_doctor.py
 ALL = (*RUNNING.values(), *STOPPED.values())
 SAID = [*(mistake.said for mistake in ALL), SOCKET_TOO_LONG, HELD, AHEAD_OF_CLOCK, CHANGED]
+SAID += [STOPPED_BY_HAND, NOT_SHOWN, SHOWN]
 
 
 @pytest.mark.promise("P12")

