@@ -14,7 +14,7 @@ from broker.wire.names import DirectiveId, Instant
 from broker.wire.pointer import About
 from lever.agent.folder import IdentityFolder
 from lever.agent.mcp.calls import Desk
-from lever.commands.agent_side import inbox
+from lever.cli import main
 from tests.fakes.fake_broker import FakeBroker
 
 AT = Instant(1_767_225_600_000_000)
@@ -30,10 +30,10 @@ def told(broker: FakeBroker) -> FakeBroker:
 
 
 def test_the_command_prints_each_ones_own_sentence(told: FakeBroker, enrolled: IdentityFolder) -> None:
-    words = ("--identity", str(enrolled.path))
-    said = CliRunner().invoke(inbox, words).stdout.splitlines()
+    words = ["agent", "inbox", "--identity", str(enrolled.path)]
+    said = CliRunner().invoke(main, words).stdout.splitlines()
     assert said == [pointer.sentence(DirectiveId("d-1")), pointer.sentence(DirectiveId("r-1"), About.REQUEST)]
-    assert json.loads(CliRunner().invoke(inbox, [*words, "--json"]).stdout) == BOTH
+    assert json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout) == BOTH
     assert told.calls[-1].path == "/inbox?requests=1"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from functools import partial
 
 import click
 import pytest
@@ -108,6 +109,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(cli: Cli) -> None:
     with subprocess.Popen(
         [LEVER, "directive", "submit", "-"],
         cwd=cli.folder, env=cli.environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True, pipesize=4096,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
     ) as process:  # fmt: skip
         assert process.stdin
         # More than a pipe holds, and less than the command takes: once it is written, it is past its own start and

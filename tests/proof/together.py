@@ -103,7 +103,7 @@ def _one(gate: threading.Barrier, line: _Line, number: int, ask: Ask, got: list[
         _again(line)
     try:
         answer = _asked(line, ask)
-    except (http.client.RemoteDisconnected, ConnectionError):  # it hung up just as we spoke: nothing was heard
+    except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):  # it hung up just as we spoke
         _again(line)
         answer = _asked(line, ask)
     got.append((number, *answer))
