@@ -146,8 +146,10 @@ def forge(story: Story) -> str:
 
 def through_mcp(story: Story) -> None:
     """The official client starts what stands in the harness's own configuration, and calls the tool."""
-    story.lever("agent", "install", "claude-code", "--write", "--identity", "worker-a")
-    entry = json.loads((story.folder / ".mcp.json").read_text())["mcpServers"]["lever"]
+    project = story.folder / "project"
+    project.mkdir()
+    story.lever("agent", "install", "claude-code", "--write", "--identity", "../worker-a", at=project)
+    entry = json.loads((project / ".mcp.json").read_text())["mcpServers"]["lever"]
     id = send(story, "worker-a", "--instruction", "Tidy up, please.")
 
     async def call() -> CallToolResult:

@@ -53,14 +53,16 @@ class Story:
         self.daemon: subprocess.Popen[str] | None = None
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("LEVER_", "SSH_"))}
 
-    def lever(self, *words: str, expect: int = 0, quiet: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run `lever WORDS`, show it, and insist on its exit status."""
+    def lever(
+        self, *words: str, expect: int = 0, quiet: bool = False, at: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `lever WORDS`, show it, and insist on its exit status. at: where, if not in the instance's folder."""
         shown = " ".join(word if word and " " not in word and "{" not in word else f"'{word}'" for word in words)
         if not quiet:
             say_command(f"lever {shown}")
         done = subprocess.run(
             [LEVER, *words],
-            cwd=self.folder,
+            cwd=at or self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

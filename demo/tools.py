@@ -78,7 +78,7 @@ class Harness:
     """What a harness does with `lever agent mcp`: one session of the official client, over restarts too."""
 
     def __init__(self, story: Story) -> None:
-        entry = json.loads((story.folder / ".mcp.json").read_text())["mcpServers"]["lever"]
+        entry = json.loads((story.folder / "project" / ".mcp.json").read_text())["mcpServers"]["lever"]
         self._loop = asyncio.new_event_loop()
         self._client = Client(StdioServerParameters(command=entry["command"], args=entry["args"]))
         self._asked: asyncio.Queue[Callable[[], Awaitable[Any]] | None] = asyncio.Queue()
