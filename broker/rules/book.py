@@ -93,8 +93,7 @@ class Book:
             case r.DirectiveConsumed() as fact:
                 self._consume(fact, record.at)
             case ActGranted() as fact:
-                if tombstone := self.tombstones.get(DirectiveId(fact.act)):  # of a tool_call that was just consumed
-                    tombstone.enforced = True
+                self._bound(DirectiveId(fact.act))
             case r.DirectiveReported() as fact:
                 note = payloads[0].decode() if payloads else ""
                 self.reports[fact.id] = Report(self._word(fact.outcome), record.at, record.payloads, note)
@@ -128,8 +127,7 @@ class Book:
             case r.JournalRestored() as fact:
                 self._restore(fact.lost, record.at)
             case r.PayloadsDropped() as fact:
-                self.payloads_dropped = through = fact.through
-                self.payloads_until = {n: until for n, until in self.payloads_until.items() if n > through}
+                self._drop_payloads(fact.through)
             case r.ClockAccepted():
                 self._go_back(record.at)
             case r.SignersChanged() as fact:
@@ -141,6 +139,15 @@ class Book:
             case _:  # of the ledger, or of nobody
                 pass
         self.ledger.apply(record, payloads)
+
+    def _bound(self, id: DirectiveId) -> None:
+        """An act was granted; of a tool_call, the one that was just consumed."""
+        if tombstone := self.tombstones.get(id):
+            tombstone.enforced = True
+
+    def _drop_payloads(self, through: int) -> None:
+        self.payloads_dropped = through
+        self.payloads_until = {n: until for n, until in self.payloads_until.items() if n > through}
 
     def fill(self, read: Callable[[r.PayloadRef], bytes]) -> None:
         """After recovery: bring the exact bytes of all that is alive. `read` raises Fatal for missing bytes."""

@@ -257,16 +257,19 @@ def test_no_directive_has_the_id_of_a_request(table: Table) -> None:
     assert table.say(table.statement(BoundAction("tool_call", "s", "send", SEND), id=request)) == Reason.ID_SEEN
 
 
+class Unwritten:
+    """A journal that looking at an inbox writes nothing to."""
+
+    def append(self, *words: Any) -> None:
+        raise AssertionError("looking writes nothing")
+
+    async def durable(self) -> None:
+        return
+
+
 @pytest.mark.parametrize(("asks", "waits"), [(False, True), (True, False)])
 async def test_a_request_ends_the_wait_of_those_who_know_of_requests(table: Table, asks: bool, waits: bool) -> None:
     answered(table, "denied")
-
-    class Journal:
-        def append(self, *words: Any) -> None:
-            raise AssertionError("looking writes nothing")
-
-        async def durable(self) -> None:
-            return
 
     class Asking:
         waited = False
@@ -277,7 +280,7 @@ async def test_a_request_ends_the_wait_of_those_who_know_of_requests(table: Tabl
 
     inbox, asking = InboxChannel(), Asking()
     none: Any = None
-    door = AgentDoor(Turn(table.book, Journal()), lambda: table.at, lambda: table.at, none, none, 60, inbox, none)
+    door = AgentDoor(Turn(table.book, Unwritten()), lambda: table.at, lambda: table.at, none, none, 60, inbox, none)
     who = caller(A, table.generation())
     raw = await door.waiting(asking, who, 30.0, Instant(0), asks)  # type: ignore[arg-type]
     assert asking.waited is waits
@@ -285,19 +288,12 @@ async def test_a_request_ends_the_wait_of_those_who_know_of_requests(table: Tabl
 
 
 async def test_a_settled_request_does_not_end_the_wait_of_those_who_wait_for_directives(table: Table) -> None:
-    class Journal:
-        def append(self, *words: Any) -> None:
-            raise AssertionError("looking writes nothing")
-
-        async def durable(self) -> None:
-            return
-
     class Asking:
         async def wait(self, what: Any) -> None:
             await what
 
     inbox, none = InboxChannel(), None
-    door = AgentDoor(Turn(table.book, Journal()), lambda: table.at, lambda: table.at, none, none, 60, inbox, none)  # type: ignore[arg-type]
+    door = AgentDoor(Turn(table.book, Unwritten()), lambda: table.at, lambda: table.at, none, none, 60, inbox, none)  # type: ignore[arg-type]
     who = caller(A, table.generation())
     poll = asyncio.ensure_future(door.waiting(Asking(), who, 30.0, Instant(0)))  # type: ignore[arg-type]
     await settle()

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import Lifecycle
 from tests.model.stage import COUNTS
+from tests.model.thorough import thorough
 
-SOAK = bool(os.environ.get("LEVER_SOAK"))
-SETTINGS = settings(
-    max_examples=5000 if SOAK else 250,
-    stateful_step_count=80 if SOAK else 50,
-    derandomize=not SOAK,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate, Phase.shrink),
-)
+SETTINGS = thorough(250, soak_steps=80)
 
 
 def run() -> None:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.permit_machine import COUNTS, Permission
+from tests.model.thorough import thorough
 
-SOAK = bool(os.environ.get("LEVER_SOAK"))
-SETTINGS = settings(
-    max_examples=5000 if SOAK else 80,
-    stateful_step_count=100 if SOAK else 50,
-    derandomize=not SOAK,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate, Phase.shrink),
-)
+SETTINGS = thorough(80, soak_steps=100)
 
 
 def run() -> None:

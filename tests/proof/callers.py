@@ -11,27 +11,26 @@ from typing import Any
 
 from tests.proof.board import Boards
 from tests.proof.identities import Identity, newest
-from tests.proof.lines import Gone, Lines
+from tests.proof.lines import Lines
+from tests.proof.persistent import Persistent
 from tests.proof.told import LOST, Told
 from tests.proof.tool_desk import SERVER, arguments
 
-Step = Callable[[], None]
 _SETTLED = ("", "outcome_unknown")
 _UNNAMED = "0123"  # a word that ends so is called without a call_id, by whomever
 
 
-class Caller:
+class Caller(Persistent):
     """own: whose tools it calls, the first of them mostly; other callers share these names and the words of calls."""
 
     def __init__(self, lines: Lines, boards: Boards, chance: random.Random, own: Sequence[str]) -> None:
         self.lines, self.boards, self.chance, self.own = lines, boards, chance, own
-        self.again: Step | None = None
         self.ended: deque[tuple[str, str, Identity]] = deque(maxlen=20)
         self.asked: deque[tuple[str, Identity]] = deque(maxlen=6)
 
     def step(self) -> None:
         if self.again and self.chance.random() < 0.8:
-            return self.ask_again(self.again)
+            return self.ask_again()
         cn = self.own[0] if self.chance.random() < 0.8 else self.chance.choice(self.own)
         identity = newest(self.lines.folder / "agents", cn)
         assert identity, f"{cn} was enrolled before any client began"
@@ -40,14 +39,6 @@ class Caller:
         ]  # fmt: skip
         (step,) = self.chance.choices(steps, [12, 44, 20, 10, 6, 3, 4, 1])
         step(identity)
-
-    def ask_again(self, step: Step) -> None:
-        self.again = None
-        try:
-            step()
-        except Gone:
-            self.again = step
-            raise
 
     def write(self, identity: Identity) -> None:
         """A call that needs its own act. Some come to an error of the server's."""
@@ -102,7 +93,7 @@ class Caller:
         about |= {"cn": identity.cn, "generation": str(identity.generation), "key": identity.key}
         said = self._call("call", f"{SERVER}__{tool}", arguments(word), name, identity, about)
         if said.unsure and name:
-            self.again = partial(self.call, tool, word, identity, name)
+            self.lost(partial(self.call, tool, word, identity, name))
         elif said.done and name == call_id(word) != "" and said.answer["code"] in _SETTLED:
             self.ended.append((tool, word, identity))
         if request := said.answer.get("request"):

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from tests.proof.board import AGENTS, Boards
 from tests.proof.identities import Identity, newest
-from tests.proof.lines import Gone, Lines
+from tests.proof.lines import Lines
+from tests.proof.persistent import Persistent
 
 
-class Consumer:
+class Consumer(Persistent):
     """Fetches what anybody sent, under any identity that it finds, with attempt keys and without."""
 
     def __init__(self, lines: Lines, boards: Boards, chance: random.Random) -> None:
         self.lines, self.board, self.chance = lines, boards.directives, chance
         self.agents = lines.folder / "agents"
-        self.again: tuple[str, Identity, str] | None = None
         self._before: dict[str, tuple[Identity, Identity]] = {}
 
     def step(self) -> None:
         if self.again and self.chance.random() < 0.7:
-            return self.ask_again(self.again)
+            return self.ask_again()
         id, cn = self.board.pick(self.chance) or ("nothing", AGENTS[0])
         if self.chance.random() < 0.08:
             cn = self.chance.choice(AGENTS)
@@ -29,14 +30,6 @@ class Consumer:
             return self.consume(id, identity, "", op="check")
         own = f"{self.lines.who}-{self.chance.getrandbits(32):x}"
         self.consume(id, identity, self.chance.choice(["", "shared", own]))
-
-    def ask_again(self, lost: tuple[str, Identity, str]) -> None:
-        self.again = None
-        try:
-            self.consume(*lost)
-        except Gone:
-            self.again = lost
-            raise
 
     def _identity(self, cn: str) -> Identity:
         """The newest; or now and then the one before it, as a copy that was taken would be used."""
@@ -53,4 +46,4 @@ class Consumer:
         about = {"id": id, "cn": identity.cn, "generation": str(identity.generation), "key": identity.key}
         said = self.lines.agent(op, f"/directive/{op}", body, identity.pem, attempt=attempt, **about)
         if said.unsure and attempt:
-            self.again = (id, identity, attempt)
+            self.lost(partial(self.consume, id, identity, attempt))

@@ -14,11 +14,11 @@ from broker.wire.statement import Action, Approval, BoundAction, LeaseAction
 from tests.proof.board import CALLING, Boards
 from tests.proof.identities import newest
 from tests.proof.lines import Lines
+from tests.proof.persistent import Step
 from tests.proof.signer import Signer
 from tests.proof.told import Told
 from tests.proof.tool_desk import MOST_READS, SERVER, arguments
 
-Step = Callable[[], None]
 _LEASE_S = 60
 
 

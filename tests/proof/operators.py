@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -11,26 +11,24 @@ from hashlib import sha256
 from tests.proof.board import AGENTS, Boards
 from tests.proof.granting import Granting
 from tests.proof.identities import Identity, Key, key_name, new_key, newest, publish, read_certificate, request
-from tests.proof.lines import Gone, Lines
+from tests.proof.lines import Lines
+from tests.proof.persistent import Persistent, Step
 from tests.proof.signer import Pair, Signer
 
-Step = Callable[[], None]
 
-
-class Operator:
+class Operator(Persistent):
     """Sends, revokes, answers; and enrols and renews agents, whose keys it holds for convenience."""
 
     def __init__(self, lines: Lines, boards: Boards, chance: random.Random, signer: Signer, own: Sequence[str]) -> None:
         self.lines, self.board, self.chance, self.signer, self.own = lines, boards.directives, chance, signer, own
-        self.grants = Granting(lines, boards, chance, signer, self._lost)
+        self.grants = Granting(lines, boards, chance, signer, self.lost)
         self.agents = lines.folder / "agents"
         self.keys: dict[str, Key] = {}
         self.tickets: dict[str, str] = {}
-        self.again: Step | None = None  # what was lost, to be asked once more
 
     def step(self) -> None:
-        if self.again:
-            return self.repeat(self.again)
+        if self.again:  # a lost renewal comes before anything else: to begin another would look like a stolen identity
+            return self.ask_again()
         cn = self.chance.choice(self.own)
         steps: list[Step] = [self.send, self.revoke]
         steps += [partial(do, cn) for do in (self.enrol, self.renew, self.spent, self.shut_out)]
@@ -39,18 +37,6 @@ class Operator:
         steps += [grants.revoke_act, grants.close_lease]
         (step,) = self.chance.choices(steps, [24, 12, 2, 3, 2, 1, 32, 8, 7, 3, 8, 2, 2])
         step()
-
-    def _lost(self, step: Step) -> None:
-        self.again = step
-
-    def repeat(self, step: Step) -> None:
-        """A lost renewal comes before anything else: to begin another would look like a stolen identity."""
-        self.again = None
-        try:
-            step()
-        except Gone:
-            self.again = step
-            raise
 
     def send(self) -> None:
         if identity := newest(self.agents, self.chance.choice(AGENTS)):
@@ -63,7 +49,7 @@ class Operator:
         about = {"id": id, "cn": target.cn, "generation": str(target.generation)}
         said = self.lines.operator("send", "/directive/send", pair, **about)
         if said.unsure and self.chance.random() < 0.7:
-            self.again = partial(self._send, id, target, pair)
+            self.lost(partial(self._send, id, target, pair))
 
     def revoke(self) -> None:
         if picked := self.board.pick(self.chance):
@@ -117,7 +103,7 @@ class Operator:
             publish(self.agents, cn, key, said.answer["cert"])
             self.keys[cn] = key
         elif said.unsure:
-            self.again = again
+            self.lost(again)
 
 
 def digest_of(ticket: str) -> str:
