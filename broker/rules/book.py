@@ -95,8 +95,7 @@ class Book:
             case ActGranted() as fact:
                 self._bound(DirectiveId(fact.act))
             case r.DirectiveReported() as fact:
-                note = payloads[0].decode() if payloads else ""
-                self.reports[fact.id] = Report(self._word(fact.outcome), record.at, record.payloads, note)
+                self._report(fact, record, payloads)
             case r.DirectiveRevoked() as fact:
                 self._end(fact.id, Event.REVOKE, Reason.REVOKED, record.at)
             case r.RepeatRevoked() as fact:
@@ -114,8 +113,7 @@ class Book:
             case r.CertificateRenewed() as fact:
                 self._renew(fact, record, payloads or (b"",))
             case r.AgentFrozen() as fact:
-                self.agents[fact.cn].state = Enrolment.FROZEN
-                self.ledger.shut(fact.cn, record.at)
+                self._freeze_agent(fact.cn, record.at)
             case r.AgentRevoked() as fact:
                 self._revoke_agent(fact.cn, record.at)
             case r.AgentPaused() as fact:
@@ -144,6 +142,14 @@ class Book:
         """An act was granted; of a tool_call, the one that was just consumed."""
         if tombstone := self.tombstones.get(id):
             tombstone.enforced = True
+
+    def _freeze_agent(self, cn: Cn, at: Instant) -> None:
+        self.agents[cn].state = Enrolment.FROZEN
+        self.ledger.shut(cn, at)
+
+    def _report(self, fact: r.DirectiveReported, record: r.Record, payloads: tuple[bytes, ...] | None) -> None:
+        note = payloads[0].decode() if payloads else ""
+        self.reports[fact.id] = Report(self._word(fact.outcome), record.at, record.payloads, note)
 
     def _drop_payloads(self, through: int) -> None:
         self.payloads_dropped = through
