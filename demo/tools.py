@@ -117,15 +117,14 @@ class Harness:
 
 def tools_under_authority(story: Story) -> None:
     """From a policy to a receipt."""
-    work = repository(story.folder)
+    here = str(repository(story.folder))
     (story.folder / "policy.yaml").write_text(POLICY)
-    here = str(work)
 
     chapter("7. A policy, and the tools that the operator accepts: nothing else can be called")
-    story.lever("policy", "check", "policy.yaml")
-    print_lines(story.lever("policy", "apply", "policy.yaml", "--yes"))
     for server in ("git", "notes"):
         story.lever("tools", "accept", server, "--yes")
+    story.lever("policy", "check", "policy.yaml")
+    print_lines(story.lever("policy", "apply", "policy.yaml", "--yes"))
     agent = Harness(story)
     say(f"the agent sees: {', '.join(name for name in agent.tools() if '__' in name)}")
     agent.call("git__git_reset", "denied_by_rule", repo_path=here)
@@ -147,7 +146,7 @@ def tools_under_authority(story: Story) -> None:
     agent.call("git__git_commit", **commit)
     agent.call("git__git_commit", "consent_required", **commit)
     say("the same again needs a signature of its own")
-    log = subprocess.run(["git", "log", "--oneline"], cwd=work, capture_output=True, text=True, check=True).stdout
+    log = subprocess.run(["git", "log", "--oneline"], cwd=here, capture_output=True, text=True, check=True).stdout
     if log.count("Report of the day") != 1:
         raise NotAsToldError(f"committed other than once: {log}")
 
