@@ -67,5 +67,5 @@ def answer(id: int | str, result: Mapping[str, Any], version: str, stamp: JsonOb
     """The message that answers. result: in the revision's shape; stamp: who answers, which the newer revision tells."""
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
         meta = result.get("_meta") or {}
-        result = {**result, "_meta": {SERVER_INFO_META_KEY: stamp, **meta}}
+        result = {**result, "_meta": {**meta, SERVER_INFO_META_KEY: stamp}}
     return {"jsonrpc": "2.0", "id": id, "result": result}

@@ -36,7 +36,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 class Mcp:
-    """What answers at /mcp: `manager` anything, `called` the plain call of a brokered tool, for a tenth of the work."""
+    """What answers at /mcp: `manager` anything, `called` the plain call of a brokered tool."""
 
     def __init__(self, door: AgentDoor, brokered: ToolRoutes, version: str) -> None:
         self._brokered = brokered
