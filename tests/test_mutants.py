@@ -250,6 +250,11 @@ MUTANTS = [
         POWER_CUT,
     ),
     Mutant(
+        "P4", "half a turn counts", "broker/journal/seal.py",
+        "refs, draft.fact, rest)", "refs, draft.fact)",
+        f"{POWER_CUT}[authority]",
+    ),
+    Mutant(
         "P5", "a torn tail is kept", "broker/journal/recovery.py",
         "        cut_bytes = sum(_cut(disk, folder.path / problem.file, problem.offset) for problem in torn)\n",
         "        cut_bytes = 0\n",

@@ -37,9 +37,13 @@ class Chain:
         self._folder = path / JOURNAL
         self._instance = instance
         self._there = segments.extent(disk, self._folder, closed=closed)
+        self._turn: list[tuple[Record, Position]] = []  # a turn whose last record has not come yet; where each lies
 
     def walk(self) -> Iterator[Record | Problem]:
-        """Every record that can be read, and every problem, in the order of the files. Raises OSError."""
+        """Every record that can be read, and every problem, in the order of the files. Raises OSError.
+
+        The records of a turn come once its last one is there.
+        """
         there = self._there.numbers
         expected = 1
         for number in there or [0]:
@@ -68,11 +72,15 @@ class Chain:
         self.end = Position(number, first.end if first and first.end else 0)
         for found in frames:
             if isinstance(found.what, Frame):
-                yield from self._record(found.what, file, found.offset)
+                yield from self._record(found.what, file, Position(number, found.offset))
                 self.end = Position(number, found.end or 0)
-            else:
+            elif not (self._turn and last and isinstance(found.what, Torn)):
+                yield from self._let_go()
                 yield broken(found, file, self.next_seq, "a record", last=last)
                 self._step_over(found, last=last)
+        if self._turn:
+            yield self._lacking(file, last=last)
+            yield from self._let_go()
 
     def _continues(self, got: RecordsHeader, file: str) -> Iterator[Problem]:
         seq, head = self.next_seq, self.head
@@ -89,14 +97,14 @@ class Chain:
         self.next_seq = None if self.next_seq is None or found.end is None else self.next_seq + 1
         self.head = None
 
-    def _record(self, whole: Frame, file: str, offset: int) -> list[Record | Problem]:
-        seq, head = self.next_seq, self.head
+    def _record(self, whole: Frame, file: str, place: Position) -> list[Record | Problem]:
+        seq, head, offset = self.next_seq, self.head, place.offset
         self.head = whole.digest
         try:
             record = _decode(whole.raw)
         except Malformed as error:
             self.next_seq = None if seq is None else seq + 1
-            return [Problem(Kind.DAMAGED, file, offset, seq, "a record", str(error))]
+            return [*self._let_go(), Problem(Kind.DAMAGED, file, offset, seq, "a record", str(error))]
         self.next_seq = record.seq + 1
         found: list[Record | Problem] = []
         if seq not in (None, record.seq) or head not in (None, record.prev):
@@ -105,8 +113,27 @@ class Chain:
         if record.seq == 1 and not self._begins(record.fact):
             words = f"{record_codec.kind_of(record.fact)} of another instance or kind"
             found.append(Problem(Kind.MISPLACED, file, offset, 1, f"instance_created of {self._instance}", words))
-        found.append(record)
+        if self._turn and record.rest != (due := self._turn[-1][0].rest - 1):
+            words = f"one with {record.rest} to follow"
+            expected = f"the next record of a turn, with {due} to follow"
+            found.append(Problem(Kind.MISPLACED, file, offset, record.seq, expected, words))
+        self._turn.append((record, place))
+        if not record.rest:
+            found += self._let_go()
         return found
+
+    def _let_go(self) -> list[Record]:
+        turn, self._turn = self._turn, []
+        return [record for record, _ in turn]
+
+    def _lacking(self, file: str, *, last: bool) -> Problem:
+        """A turn whose last records are not there. At the journal's end it was never part of the chain."""
+        first, place = self._turn[0]
+        words = f"the first {len(self._turn)} of them"
+        if last:
+            self.next_seq, self.head, self.end, self._turn = first.seq, first.prev, place, []
+        kind = Kind.INCOMPLETE if last else Kind.MISPLACED
+        return Problem(kind, file, place.offset, first.seq, f"the {first.rest + 1} records of a turn", words)
 
     def _begins(self, fact: Fact) -> bool:
         return isinstance(fact, InstanceCreated) and fact.instance == self._instance

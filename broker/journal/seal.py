@@ -40,13 +40,16 @@ class Sealer:
         self._segment_bytes = segment_bytes
 
     def seal(self, at: Instant, drafts: Sequence[Draft]) -> Sealed:
-        """Give all drafts their places, or none. Raises Malformed for one that is too large for the format."""
+        """Give all drafts their places, or none, in one segment: they are one turn, and a start takes all or none.
+
+        Raises Malformed for one that is too large for the format.
+        """
         before = self.next_seq, self._head, self._records, self._payloads
         sealed = Sealed(Head(self.next_seq - 1, self._head))
         try:
-            for draft in drafts:
+            for rest, draft in zip(range(len(drafts) - 1, -1, -1), drafts, strict=True):
                 refs = tuple([self._payload(raw, sealed) for raw in draft.payloads]) if draft.payloads else ()
-                self._record(Record(self.next_seq, at, self._head, refs, draft.fact), sealed)
+                self._record(Record(self.next_seq, at, self._head, refs, draft.fact, rest), sealed)
             sealed.head = Head(self.next_seq - 1, self._head)
         except BaseException:
             self.next_seq, self._head, self._records, self._payloads = before
@@ -58,7 +61,7 @@ class Sealer:
         if len(raw) > record_codec.MAX_RECORD_BYTES:
             raise Malformed("record", f"beyond {record_codec.MAX_RECORD_BYTES} bytes")
         (segment, offset), opens = self._records, b""
-        if offset >= self._segment_bytes:
+        if offset >= self._segment_bytes and not sealed.records:
             segment += 1
             opens = frame.encode(RecordsHeader(self._instance, segment, record.seq, record.prev).encode())[0]
             offset = len(opens)

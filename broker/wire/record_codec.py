@@ -77,7 +77,7 @@ def kind_of(fact: Fact) -> str:
 
 
 def encode(record: Record) -> bytes:
-    """The record's bytes: an array [format, seq, at, prev, kind, payload refs, body].
+    """The record's bytes: an array [format, seq, at, prev, kind, payload refs, body, rest].
 
     Raises Malformed for a field that `decode` would refuse: a record that is written must be one that can be read.
     """
@@ -90,7 +90,7 @@ def encode(record: Record) -> bytes:
     if not _is_int(record.at):
         raise Malformed("record.at", "beyond the format")
     refs = [[ref.digest, ref.segment, ref.offset, ref.length] for ref in record.payloads]
-    return cbor2.dumps([FORMAT, record.seq, record.at, record.prev, name, refs, body], canonical=True)
+    return cbor2.dumps([FORMAT, record.seq, record.at, record.prev, name, refs, body, record.rest], canonical=True)
 
 
 def digest_of(record: Record) -> Digest:
@@ -111,16 +111,16 @@ def decode(raw: bytes) -> Record:
         value = cbor2.loads(raw, allow_indefinite=False, allow_duplicate_keys=False, max_depth=8)
     except Exception as error:  # cbor2 documents one error type and raises others for hostile bytes
         raise Malformed("record", "not CBOR") from error
-    if type(value) is not list or len(value) != 7:
-        raise Malformed("record", "expected an array of seven")
-    version, seq, at, prev, name, refs, body = value
+    if type(value) is not list or len(value) != 8:
+        raise Malformed("record", "expected an array of eight")
+    version, seq, at, prev, name, refs, body, rest = value
     if type(version) is not int or version != FORMAT:
         raise Malformed("record.format", f"expected {FORMAT}")
-    if not (_is_int(seq) and seq >= 0 and _is_int(at) and type(prev) is bytes and len(prev) == 32):
-        raise Malformed("record", "wrong type in seq, at or prev")
+    if not (all(_is_int(n) and n >= 0 for n in (seq, rest)) and _is_int(at) and _is_digest(prev)):
+        raise Malformed("record", "wrong type in seq, at, prev or rest")
     if type(name) is not str or name not in _KINDS:
         raise Malformed("record.kind", "unknown kind")
-    record = Record(seq, Instant(at), Digest(prev), _refs(refs), _fact(_KINDS[name], body))
+    record = Record(seq, Instant(at), Digest(prev), _refs(refs), _fact(_KINDS[name], body), rest)
     if encode(record) != raw:
         raise Malformed("record", "not in deterministic form")
     return record

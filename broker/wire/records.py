@@ -326,13 +326,17 @@ class PayloadRef:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A fact at its place in the chain: `prev` is the digest of the record before (32 zero bytes for the first)."""
+    """A fact at its place in the chain: `prev` is the digest of the record before (32 zero bytes for the first).
+
+    rest: how many records of the same turn follow; what a turn decided counts whole or not at all.
+    """
 
     seq: int
     at: Instant
     prev: Digest
     payloads: tuple[PayloadRef, ...]
     fact: Fact
+    rest: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ def _plain(record: Record) -> list[Any]:
     refs = [[ref.digest, ref.segment, ref.offset, ref.length] for ref in record.payloads]
     fields = {field.name: getattr(record.fact, field.name) for field in dataclasses.fields(record.fact)}
     body = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-    return [1, record.seq, record.at, record.prev, kind, refs, body]
+    return [1, record.seq, record.at, record.prev, kind, refs, body, record.rest]
 
 
 def _brokers(state: Path) -> list[Any] | str:

@@ -123,13 +123,14 @@ def _record(raw: bytes, seq: int, prev: bytes) -> list[Any]:
     """One record, its form and its link."""
     _must(len(raw) <= _MAX_RECORD, f"record {seq} has {len(raw)} bytes")
     value = _cbor(raw)
-    _must(type(value) is list and len(value) == 7, f"record {seq} is no array of seven")
-    form, number, at, link, kind, refs, body = value
+    _must(type(value) is list and len(value) == 8, f"record {seq} is no array of eight")
+    form, number, at, link, kind, refs, body, rest = value
     _must((form, number, link) == (1, seq, prev), f"record {seq} does not follow the one before")
     _must(type(at) is int and kind in KINDS, f"record {seq} is of kind {kind}, at {at}")
     _must(type(body) is dict and body.keys() == KINDS[kind].keys(), f"record {seq} has the fields {body}")
     _must(all(_is(what, body[name]) for name, what in KINDS[kind].items()), f"record {seq} says {body}")
     _must(type(refs) is list and all(map(_is_reference, refs)), f"record {seq} refers to {refs}")
+    _must(type(rest) is int and rest >= 0, f"{rest} records of the turn of record {seq} follow")
     return value
 
 
@@ -142,6 +143,7 @@ def records(state: Path) -> list[Any]:
     found: list[Any] = []
     instance, prev = None, bytes(32)
     for number, (header, *rest) in _segments(state / "journal"):
+        _must(not found or found[-1][7] == 0, f"segment {number} begins within a turn")
         value = _cbor(header.raw)
         instance = instance or (value[2] if type(value) is list and len(value) == 6 else None)
         expected = ["lever-journal", 1, instance, number, len(found) + 1, prev]
@@ -152,8 +154,9 @@ def records(state: Path) -> list[Any]:
     _must(found and found[0][4] == "instance_created", "the journal does not begin with its instance")
     _must(found[0][6]["instance"] == instance, "the first record is of another instance")
     for before, after in pairwise(found):
+        _must(before[7] in (0, after[7] + 1), f"record {after[1]} is not the next of its turn")
         _must(after[2] >= before[2] or after[4] == "clock_accepted", f"record {after[1]} is older than the one before")
-    return found
+    return found[: 1 + max(place for place, record in enumerate(found) if record[7] == 0)]
 
 
 def payload(state: Path, ref: list[Any]) -> bytes:

@@ -106,7 +106,7 @@ def forged(file: str, index: int, **fields: Any) -> Callable[[Path], None]:
     def apply(state: Path) -> None:
         parts = cut_into(state, file)
         value = decoder.frames(parts[index])[0].value
-        for place, name in enumerate(("format", "seq", "at", "prev", "kind", "payloads", "body")):
+        for place, name in enumerate(("format", "seq", "at", "prev", "kind", "payloads", "body", "rest")):
             value[place] = fields.get(name, value[place])
         parts[index] = frame.encode(cbor2.dumps(value, canonical=True))[0]
         (state / file).write_bytes(b"".join(parts))

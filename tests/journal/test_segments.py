@@ -34,7 +34,8 @@ async def test_segments_follow_each_other(tmp_path: Path) -> None:
         async with setting.writing(folder, segment_bytes=500) as desk:
             for number in range(10):
                 await desk.put(f"one-{number}", b"x" * 150)
-            desk.writer.append(LATER, [draft(f"all-{number}", b"y" * 150, b"") for number in range(10)])
+            for number in range(10):
+                desk.writer.append(LATER, [draft(f"all-{number}", b"y" * 150, b"")])
             await desk.writer.durable()
         assert len(list(folder.journal.iterdir())) > 5
         assert len(list(folder.payloads.iterdir())) > 5
@@ -50,10 +51,24 @@ async def test_segments_follow_each_other(tmp_path: Path) -> None:
 async def test_a_segment_of_any_size_holds_at_least_one_record(tmp_path: Path) -> None:
     with setting.new_state(tmp_path / "state") as folder:
         async with setting.writing(folder, segment_bytes=1) as desk:
-            desk.writer.append(LATER, [draft(str(number), b"a", b"b") for number in range(3)])
+            for number in range(3):
+                desk.writer.append(LATER, [draft(str(number), b"a", b"b")])
             await desk.writer.durable()
         assert len(list(folder.journal.iterdir())) == 4
         assert len(setting.read(folder)[1]) == 4
+
+
+@pytest.mark.promise("P4")
+async def test_the_records_of_a_turn_lie_in_one_segment(tmp_path: Path) -> None:
+    with setting.new_state(tmp_path / "state") as folder:
+        async with setting.writing(folder, segment_bytes=1) as desk:
+            for turn in ("a", "b"):
+                desk.writer.append(LATER, [draft(f"{turn}-{number}", b"x", b"y") for number in range(3)])
+            await desk.writer.durable()
+        segments = [decoder.frames(path.read_bytes()) for path in sorted(folder.journal.iterdir())]
+        assert [[frame.value[7] for frame in rest] for _, *rest in segments] == [[0], [2, 1, 0], [2, 1, 0]]
+        assert len(setting.read(folder)[1]) == 7
+    assert inspect.verify(folder.path).problems == ()
 
 
 @pytest.mark.promise("P5")

@@ -43,11 +43,11 @@ class Ends(Acts):
                 assert asked.failed, "nothing is acknowledged after the disk refused"
             asked = self.system.ask(lambda book, now: Decision())
             assert asked.failed or asked.released == ("no", "clock_behind")
-        count = self.system.journal.durable_count
+        count = len(self.system.journal.kept)
         self.counts["records lost"] += len(self.system.journal.records) - count
         self.start()
         self.model = self.new_model()
-        self.history = [(start, effects[: max(0, count - start)]) for start, effects in self.history]
+        self.history = [(start, effects) for start, effects in self.history if start < count]
         for _, effects in self.history:
             for effect in effects:
                 effect(self.model)

@@ -25,7 +25,7 @@ from broker.wire.records import (
     RequestRefused,
 )
 from tests.model import system
-from tests.model.memory_journal import MemoryJournal, Payloads
+from tests.model.memory_journal import MemoryJournal, Payloads, kept
 from tests.model.reference import Row
 from tests.model.system import INSTANCE, Asked, Decide, Made, System, digest
 
@@ -219,9 +219,9 @@ class Explorer:
         return state, live
 
     def crashed(self, state: State) -> tuple[State, Live]:
-        """What is not durable is lost, and with it whoever waits."""
-        kept = state.records[: state.durable]
-        state = state._replace(records=kept, begun=len(kept), line=())
+        """What is not durable is lost, with the rest of its turn, and with it whoever waits."""
+        count = kept([record for record, _ in state.records[: state.durable]])
+        state = state._replace(records=state.records[:count], durable=count, begun=count, line=())
         live = self.live(state)
         self.promises(state, live.system.book)
         return state, live

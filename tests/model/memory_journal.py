@@ -16,6 +16,12 @@ Payloads = tuple[bytes, ...]
 _ZERO = Digest(bytes(32))
 
 
+def kept(records: Sequence[Record]) -> int:
+    """How many of the records that reached the disk a start takes: all but a last turn that is not there whole."""
+    last = max((n for n, record in enumerate(records) if not record.rest), default=-1)
+    return last + 1
+
+
 class MemoryJournal:
     """records: all that were appended, each with its payloads; the first `durable_count` of them are on disk."""
 
@@ -28,7 +34,8 @@ class MemoryJournal:
         self, at: Instant, drafts: Sequence[Draft], apply: Callable[[Record, Payloads], None]
     ) -> tuple[Record, ...]:
         self._raise_if_stopped()
-        sealed = [(self._seal(len(self.records) + n, at, draft), draft.payloads) for n, draft in enumerate(drafts, 1)]
+        begin, count = len(self.records) + 1, len(drafts)
+        sealed = [(self._seal(begin + n, at, draft, count - 1 - n), draft.payloads) for n, draft in enumerate(drafts)]
         try:
             for record, payloads in sealed:
                 apply(record, payloads)
@@ -47,10 +54,16 @@ class MemoryJournal:
         line = len(self.records) - self.durable_count
         self.durable_count += line if count is None else min(count, line)
 
+    @property
+    def kept(self) -> list[tuple[Record, Payloads]]:
+        """What a start after a crash at this moment reads."""
+        durable = self.records[: self.durable_count]
+        return durable[: kept([record for record, _ in durable])]
+
     @staticmethod
-    def _seal(seq: int, at: Instant, draft: Draft) -> Record:
+    def _seal(seq: int, at: Instant, draft: Draft, rest: int) -> Record:
         refs = tuple(PayloadRef(Digest(sha256(raw).digest()), 1, n, len(raw)) for n, raw in enumerate(draft.payloads))
-        return Record(seq, at, _ZERO, refs, draft.fact)
+        return Record(seq, at, _ZERO, refs, draft.fact, rest)
 
     def _raise_if_stopped(self) -> None:
         if self.stopped:

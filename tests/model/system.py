@@ -126,8 +126,8 @@ class System:
         return asked
 
     def restart(self, accept_clock: bool = False) -> None:
-        """What is durable is read again, as broker/restart.py does it, from the bytes that the records have."""
-        records = self.journal.records[: self.journal.durable_count]
+        """Durable turns are read again, as broker/restart.py does it, from the bytes that the records have."""
+        records = self.journal.kept
         self.book = fold(records, self.wall if accept_clock else None)
         self.journal = MemoryJournal(records)
         self.turn = Turn(self.book, self.journal)

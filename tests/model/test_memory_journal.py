@@ -22,7 +22,7 @@ def told(append: Callable[..., object]) -> list[tuple[object, ...]]:
 
     def apply(record: Record, payloads: tuple[bytes, ...]) -> None:
         refs = [(ref.digest, ref.length) for ref in record.payloads]
-        seen.append((record.at, record.fact, refs, payloads, record.seq))
+        seen.append((record.at, record.fact, refs, payloads, record.rest, record.seq))
 
     for drafts in APPENDS:
         before = len(seen)
@@ -63,6 +63,15 @@ def test_who_waits_goes_on_when_all_before_is_durable_and_not_earlier() -> None:
     assert not wait(journal)
     journal.sync()
     assert wait(journal)
+
+
+@pytest.mark.parametrize(("durable", "read"), [(0, 0), (1, 1), (2, 1), (3, 3)])
+def test_a_start_reads_whole_turns(durable: int, read: int) -> None:
+    journal = MemoryJournal()
+    for drafts in APPENDS:
+        journal.append(LATER, drafts, nothing)
+    journal.sync(durable)
+    assert len(journal.kept) == read
 
 
 async def test_an_apply_that_fails_stops_both(tmp_path: Path) -> None:

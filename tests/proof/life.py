@@ -72,8 +72,9 @@ class Moment:
 class Life:
     """One run of a story over sessions.
 
-    like: an earlier life that this one repeats, up to a fault. pictures: by the number of a record, the book that was
-    live behind it; starts: by what lies on a disk, the book that a start on it reads. Both are shared with that life.
+    like: an earlier life that this one repeats, up to a fault. pictures: by the number of a turn's last record, the
+    book that was live behind it; starts: by what lies on a disk, the book that a start on it reads. Both are shared
+    with that life.
     """
 
     folder: StateFolder
@@ -187,14 +188,15 @@ class Life:
             assert all(claim.outcome for claim in book.ledger.claims.values()), "a call that nobody will ever end"
 
     def _photograph(self, book: Book) -> None:
-        """From now on keep a picture of the book behind each record."""
-        applied = book.apply
+        """From now on keep a picture of the book behind each turn."""
+        appended = self.journal.append
 
-        def apply(record: Record, payloads: tuple[bytes, ...] | None) -> None:
-            applied(record, payloads)
-            self.pictures[record.seq] = picture(book)
+        def append(*turn: Any) -> tuple[Record, ...]:
+            records = appended(*turn)
+            self.pictures[book.records] = picture(book)
+            return records
 
-        book.apply = apply  # type: ignore[method-assign]
+        self.journal.append = append  # type: ignore[method-assign]
 
 
 class _FirstLeg:
@@ -239,6 +241,7 @@ def _start(life: Life, disk: WatchedDisk, *, thorough: bool) -> Book:
     if thorough or lies not in life.starts:
         book, recovered = restart.read(life.folder, disk)
         assert recovered.next_seq == book.records + 1
+        assert book.records in life.pictures, "a part of what a turn decided"
         assert picture(book) == life.pictures[book.records], "another book than the one that lived"
         life.starts[lies] = book
     if thorough:

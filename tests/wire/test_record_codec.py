@@ -43,7 +43,13 @@ def facts(cls: type) -> st.SearchStrategy[Any]:
 
 REFS = st.builds(PayloadRef, DIGESTS, COUNTS, COUNTS, COUNTS)
 RECORDS = st.builds(
-    Record, COUNTS, COUNTS.map(Instant), DIGESTS, st.lists(REFS, max_size=2).map(tuple), st.one_of(*map(facts, FACTS))
+    Record,
+    COUNTS,
+    COUNTS.map(Instant),
+    DIGESTS,
+    st.lists(REFS, max_size=2).map(tuple),
+    st.one_of(*map(facts, FACTS)),
+    COUNTS,
 )
 REF = PayloadRef(Digest(bytes(range(32))), 1, 40, 500)
 SAMPLES = [
@@ -55,6 +61,7 @@ SAMPLES = [
         Digest(b"\xff" * 32),
         (REF, REF),
         records.DirectiveConsumed(DirectiveId("d-1"), Cn("worker-a"), Generation(3), Digest(bytes(32)), ""),
+        rest=2,
     ),
     Record(4, Instant(8), Digest(bytes(32)), (), records.DirectiveRevoked(DirectiveId("d-1"), Fingerprint("SHA256:x"))),
 ]
@@ -90,12 +97,14 @@ def test_layout() -> None:
         "directive_consumed",
         [[REF.digest, 1, 40, 500]] * 2,
         {"id": "d-1", "cn": "worker-a", "generation": 3, "key_digest": bytes(32), "attempt": "", "repeat_until_at": 0},
+        2,
     ]
 
 
 def array(**changed: Any) -> bytes:
-    """The third sample with one of its seven places changed."""
-    places = dict(zip(("format", "seq", "at", "prev", "kind", "refs", "body"), cbor2.loads(ENCODED[2]), strict=True))
+    """The third sample with one of its eight places changed."""
+    names = ("format", "seq", "at", "prev", "kind", "refs", "body", "rest")
+    places = dict(zip(names, cbor2.loads(ENCODED[2]), strict=True))
     return cbor2.dumps(list((places | changed).values()), canonical=True)
 
 
@@ -130,6 +139,9 @@ def body(**changed: Any) -> bytes:
         (array(kind=b"directive_consumed"), "record.kind"),
         (array(kind=7), "record.kind"),
         (array(kind=[]), "record.kind"),
+        (array(rest=-1), "record"),
+        (array(rest=True), "record"),
+        (array(rest=2**63), "record"),
         (array(refs={}), "record.payloads"),
         (array(refs=[REF.digest]), "record.payloads"),
         (array(refs=[[REF.digest, 1, 2]]), "record.payloads"),
@@ -148,16 +160,16 @@ def body(**changed: Any) -> bytes:
         (body(generation=float("nan")), "record.body.generation"),
         (body(key_digest="x"), "record.body.key_digest"),
         # The same values in other bytes: a longer integer, no definite length, a tag, keys in another order.
-        (ENCODED[2].replace(b"\x87\x01\x03", b"\x87\x01\x18\x03", 1), "record"),
+        (ENCODED[2].replace(b"\x88\x01\x03", b"\x88\x01\x18\x03", 1), "record"),
         (b"\x9f" + ENCODED[2][1:] + b"\xff", "record"),
         (b"\xd9\xd9\xf7" + ENCODED[2], "record"),
-        (cbor2.dumps([*cbor2.loads(ENCODED[2])[:6], dict(reversed(cbor2.loads(ENCODED[2])[6].items()))]), "record"),
-        (ENCODED[0][:-1] + b"\xa2\x61a\x01\x61a\x01", "record"),
+        (cbor2.dumps([*cbor2.loads(ENCODED[2])[:6], dict(reversed(cbor2.loads(ENCODED[2])[6].items())), 2]), "record"),
+        (ENCODED[0][:-2] + b"\xa2\x61a\x01\x61a\x01\x00", "record"),
         (b"\x81" * 200 + b"\x00", "record"),
         (b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff", "record"),
-        (b"\xd8\x1c\x87\x01" + b"\xd8\x1d\x00" * 6, "record"),
+        (b"\xd8\x1c\x88\x01" + b"\xd8\x1d\x00" * 6, "record"),
     ],
-    ids=range(47),
+    ids=range(50),
 )
 def test_refuses(raw: bytes, where: str) -> None:
     assert samples.refusal(record_codec.decode, raw).where == where
