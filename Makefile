@@ -27,8 +27,11 @@ bench: $(INSTALLED)  ## real daemons, medians with spread
 conformance: $(INSTALLED) $(NODE_TOOLS)  ## the official MCP suite against /mcp, in both revisions (needs npm)
 	$(BIN)/python -m interop.conformance
 
-soak: $(INSTALLED)  ## kill -9, failing calls and power cuts by the thousand: make soak MINUTES=60
+soak: $(INSTALLED)  ## the long form of docs/PROOF.md, kill -9 and power cuts by the thousand: make soak MINUTES=60
 	$(BIN)/python -m soak --minutes $(or $(MINUTES),10)
+	LEVER_SOAK=1 $(BIN)/python -m pytest -n 2 -rP tests/proof/test_every_call.py
+	LEVER_SOAK=1 $(BIN)/python -m tests.model
+	$(BIN)/python -m tests.fuzz $(or $(MINUTES),10)
 
 interop: $(INSTALLED) $(NODE_TOOLS)  ## official MCP clients against `lever agent mcp` (needs npm and the package index)
 	$(BIN)/python -m interop.run

@@ -1,7 +1,8 @@
-"""Tool servers made by others, behind the broker, called by a harness's official client."""
+"""Tool servers made by others, behind the broker, called by official clients: a harness's, and one at /mcp itself."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.authority.desk import Desk, a_policy, desk
+from tests.fakes import sdk_tool_server
+from tests.mcp import test_http
 from tests.mcp.conftest import Beside, text_of
 from tests.mcp.test_brokered import refused
 from tests.mcp.test_stdio import connected
@@ -27,10 +30,10 @@ def git(repository: Path, *words: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One commit, and a file that is staged."""
-    made = tmp_path / "repo"
+    made = tmp_path_factory.mktemp("git") / "repo"
     subprocess.run(["git", "init", "-q", "-b", "trunk", made], check=True)
     for name, value in (("user.name", "Mara"), ("user.email", "mara@example.org")):
         git(made, "config", name, value)
@@ -40,22 +43,31 @@ def repository(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture
-def real(tmp_path: Path, repository: Path) -> Iterator[tuple[Desk, Beside]]:
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    """The URL of a server that is reached over HTTP."""
+    with sdk_tool_server.over_http(json_response=False) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory, repository: Path, web: str) -> Iterator[tuple[Desk, Beside]]:
     """Looking is free, a commit is asked for, and what undoes work is denied."""
+    tmp_path = tmp_path_factory.mktemp("real")
     read = f"[{Path(sys.prefix).resolve()}, {Path(sys.base_prefix).resolve()}]"
     servers = f"""
 servers:
   time: {{command: [{TIME}], sandbox: {{read: {read}}}}}
   git: {{command: [{GIT}], sandbox: {{read: {read}, write: [{repository}]}}}}
+  web: {{url: "{web}"}}
 """
-    reads = ["time.convert_time", "git.git_status", "git.git_log"]
+    reads = ["time.convert_time", "git.git_status", "git.git_log", "web.echo", "web.session"]
     tiers = {"allowed": reads, "approval_required": ["git.git_commit"], "denied": ["git.git_reset"]}
     made = desk(tmp_path / "instance", servers)
     try:
         tools = {**{name: {"class": "read"} for name in reads}, "git.git_commit": {"class": "mutation"}}
         assert made.apply(a_policy(tool_allowlist=tiers, tools=tools, accounts={})).status_code == 200
-        for server in ("time", "git"):
+        for server in ("time", "git", "web"):
             answer = made.accept(server)
             assert answer.status_code == 200, answer.text
         beside = Beside(made.rig, "worker-a", tmp_path / "identity")
@@ -92,3 +104,15 @@ async def test_an_agent_reads_as_it_likes_and_commits_what_the_operator_signed(
         wrong = await client.call_tool("git__git_log", {"repo_path": "/"})
         assert wrong.is_error
     assert git(repository, "log", "--format=%s").splitlines() == ["Add a.txt: é, 2^53", "The first"]
+
+
+async def test_the_official_client_reaches_servers_of_both_kinds_at_the_door_itself(real: tuple[Desk, Beside]) -> None:
+    one, other = [real[0].rig.enrol(name) for name in ("worker-b", "worker-c")]
+    told = {"source_timezone": "Europe/Paris", "target_timezone": "Asia/Tokyo", "time": "12:00"}
+    words = {"é": [1, 2**53 - 1, "\u2028"]}
+    async with test_http.connected(one) as client, test_http.connected(other) as another:
+        assert "Asia/Tokyo" in text_of(await client.call_tool("time__convert_time", told))
+        assert json.loads(text_of(await client.call_tool("web__echo", words))) == words
+        sessions = {text_of(await each.call_tool("web__session", {})) for each in (client, another)}
+        assert len(sessions) == 2, "no two agents share a session upstream"
+        refused(await client.call_tool("web__pid", {}), "denied_by_default")

@@ -27,9 +27,7 @@ goods = st.sampled_from([GOOD] * 6 + [frozenset(["s1"]), frozenset[str]()])
 flaws = st.sampled_from([""] * 14 + ["replayed", "late", "op"])
 DIFFERENT = ["args", "account", "resources", "version", "generation", "tool", "again"]
 opening, lasting = st.sampled_from([0] * 6 + [30]), st.sampled_from([600, 600, 600, 45, 3600])
-outcomes = st.sampled_from(
-    ["done", "done", "failed", "not_dispatched", "not_dispatched", "outcome_unknown", "cancelled"]
-)
+outcomes = st.sampled_from(["done", "done", "failed", "not_dispatched", "not_dispatched", "outcome_unknown"])
 
 
 class Permission(Shown):

@@ -81,7 +81,7 @@ class AuthorityStory(AuthoritySteps):
         await self.repeated("look-1")
         other = partial(pass_on, passing=passing("look", "else", call_id="id-1"))
         await self.refused("another call", other, Reason.CALL_ID_CONFLICT)
-        for outcome in ("failed", "cancelled", "not_dispatched"):
+        for outcome in ("failed", "outcome_unknown", "not_dispatched"):
             await self.claim(f"look-{outcome}", "look", spends="automatic", call_id=f"id-{outcome}")
             await self.end(f"look-{outcome}", outcome)
         await self.claim("look-after-all", "look", spends="automatic", call_id="id-not_dispatched")

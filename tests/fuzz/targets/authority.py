@@ -103,7 +103,7 @@ def _upstream(raw: bytes) -> object:
 def _stored(raw: bytes) -> object:
     """What is told of a call that nobody knows the end of: whatever is stored of it."""
     strict_json.as_object(strict_json.parse(raw, "answer"), "answer")
-    return [tool_results.of(outcome, raw) for outcome in ("not_dispatched", "outcome_unknown", "cancelled")]
+    return [tool_results.of(outcome, raw) for outcome in ("not_dispatched", "outcome_unknown")]
 
 
 def _meta(value: Any) -> tuple[str, int]:
@@ -124,6 +124,7 @@ def _file(name: str, load: Callable[..., object]) -> Callable[[bytes], object]:
 
 
 _CALL = b'{"name":"files__read","arguments":{"path":"/a"},"call_id":"c-1","wait_s":3}'
+_MESSAGE = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a__b","arguments":{"n":5},"_meta":{}}}'
 _USAGE = b'{"run":"r-1","gen_ai.usage.input_tokens":3,"gen_ai.usage.output_tokens":4,"cost_micro":5}'
 _ATTACHED = b'{"envelope":"%s","signature":"%s","attachment":"%s"}' % tuple(
     map(base64.b64encode, (samples.ENVELOPE, vectors.taken("sshsigs")[0], WHOLE.raw))
@@ -168,6 +169,7 @@ TARGETS = (
     Target("stored answer", (), _stored, (tool_results.words("the server can't be reached"),), list),
     Target("_meta of a call", (), _json(_meta), (b'{"lever.dev/call_id":"c-1","lever.dev/wait_s":3}',), tuple),
     Target("body of call", ("broker.wire.bodies.call_body",), bodies.call_body, (_CALL,), bodies.CallBody),
+    Target("message to /mcp", ("broker.wire.bodies.mcp_body",), bodies.mcp_body, (_MESSAGE,), tries=400),
     Target("body of usage", ("broker.wire.bodies.usage_body",), bodies.usage_body,
            (_USAGE, _USAGE.replace(b"run", b"agent")), bodies.UsageBody),
     Target("envelope with an attachment", ("broker.wire.bodies.attached_pair",),
