@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import NamedTuple
 
 import orjson
 
@@ -13,17 +13,16 @@ from broker.wire import json_pointer, strict_json
 from broker.wire.names import Digest
 from broker.wire.strict_json import MAX_BYTES, MAX_DEPTH, JsonObject, JsonValue
 
+_FAST = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _SAME = frozenset((str, int, bool, type(None)))
-_TEXT = frozenset((str,))
 
 
-@dataclass(frozen=True, slots=True)
-class Frozen:
+class Frozen(NamedTuple):
     """raw: RFC 8785 bytes; digest: their SHA-256; value: what they say, and nothing but that is ever decided on."""
 
     raw: bytes
     digest: Digest
-    value: JsonObject = field(compare=False, repr=False)
+    value: JsonObject
 
 
 def freeze(arguments: JsonValue) -> Frozen:
@@ -71,15 +70,16 @@ def _all_plain(values: Iterable[JsonValue], levels: int) -> bool:
 
 
 def _are_plain(names: JsonObject) -> bool:
-    """Texts of ASCII alone, and in lower case still as many."""
-    if not _TEXT.issuperset(map(type, names)):
+    """ASCII alone, and in lower case still as many. That they are texts the encoder looks after."""
+    try:
+        joined = "".join(names)
+    except TypeError:
         return False
-    joined = "".join(names)
     return joined.isascii() and (joined == joined.lower() or len(set(map(str.lower, names))) == len(names))
 
 
 def _plain_bytes(value: JsonValue) -> bytes | None:
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        return orjson.dumps(value, option=_FAST)
     except orjson.JSONEncodeError:  # an integer beyond 2^53-1, half a surrogate pair: the long way says what is wrong
         return None

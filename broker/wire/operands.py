@@ -22,6 +22,11 @@ class Kind(StrEnum):
     HOST = "host"
     ID = "id"
 
+    @property
+    def one(self) -> str:
+        """For a sentence."""
+        return f"{'an' if self is Kind.ID else 'a'} {self}"
+
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
@@ -29,8 +34,6 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://([^/?#]*)(?:[/?#].*)?", re.ASCII | re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?", re.ASCII)
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
-_LOOSE = "/. "
-"""The characters that no part of a path may end in."""
 _DRIVE = re.compile(r"[A-Za-z]:", re.ASCII)
 _MEANT = "/\\.:%~"
 """The characters that have a meaning in a path; none may come out of a look-alike."""
@@ -48,12 +51,17 @@ def normal(kind: Kind, raw: JsonValue) -> Scalar:
 
 
 def path(raw: JsonValue) -> str:
-    """A path, absolute or not, that means one place on any system, without the slash at its end. Raises Malformed.
+    """A path, absolute or not, that means one place on any system, without the slash at its end. Raises Malformed."""
+    return folder(raw)[:-1] or "/"
+
+
+def folder(raw: JsonValue) -> str:
+    """The same with a slash at its end, as what may lie under it has it. Raises Malformed.
 
     Refused, not guessed: `.` and `..`, empty parts, backslashes, `~`, drives, streams, escapes like %2e, names that
     end in a dot or a space, and characters that a file system or a server may turn into others.
     """
-    text = _text(raw, "path")
+    text = raw if type(raw) is str and 0 < len(raw) <= MAX_CHARS else _text(raw, "path")
     if text.isascii():
         if not text.isprintable():
             raise Malformed("path", "has a control character")
@@ -66,12 +74,10 @@ def path(raw: JsonValue) -> str:
         or ("%" in text and _ESCAPE.search(text))
     ):
         raise Malformed("path", "has a backslash, a ~, a drive, a stream or a %-escape: its meaning differs by system")
-    bare = text[:-1] if text[-1] == "/" else text
-    if not bare:
-        return "/"
-    if bare[-1] in _LOOSE or "//" in bare or "./" in bare or " /" in bare:
+    whole = text if text[-1] == "/" else f"{text}/"
+    if "//" in whole or "./" in whole or " /" in whole:
         raise Malformed("path", "has an empty part, `.`, `..`, or a name that ends in a dot or a space")
-    return bare
+    return whole
 
 
 def _plain_unicode(text: str) -> None:

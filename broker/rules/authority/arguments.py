@@ -9,7 +9,7 @@ from typing import NoReturn, TypeAlias, TypeVar, assert_never
 from broker.errors import Malformed
 from broker.rules.authority.judgement import Resource
 from broker.wire import json_pointer, operands
-from broker.wire.json_pointer import EVERY, Gap, Pointer
+from broker.wire.json_pointer import Gap, Pointer
 from broker.wire.policy_terms import Absent, AtMost, Between, Equals, HostIn, Operand, Test, Within
 from broker.wire.strict_json import MAX_INTEGER, JsonObject, JsonValue
 
@@ -52,49 +52,11 @@ Check: TypeAlias = Callable[[JsonObject], bool]
 def check_of(pointer: Pointer, test: Test) -> Check:
     """A rule made ready, once for all calls: it holds when its test does for every value that the pointer leads to."""
     passes = _passes(test)
-    if len(pointer) == 1 and pointer[0] != EVERY:
-        return _of_one(pointer[0], test, passes)
     return lambda arguments: all(map(passes, json_pointer.select(arguments, pointer)))
 
 
-def _of_one(name: str, test: Test, passes: Passes) -> Check:
-    """Nearly every rule: about one argument, which nearly always is of the kind that the test speaks of. For these
-    there is no step between; whatever else stands there is left to `passes`."""
-    missing = Gap.MISSING
-
-    def between(arguments: JsonObject) -> bool:
-        value = arguments.get(name, missing)
-        return lowest <= value <= highest if type(value) is int else passes(value)
-
-    def at_most(arguments: JsonObject) -> bool:
-        value = arguments.get(name, missing)
-        return len(value) <= length if type(value) is str else passes(value)
-
-    def equals(arguments: JsonObject) -> bool:
-        value = arguments.get(name, missing)
-        return value in texts if type(value) is str else passes(value)
-
-    def within(arguments: JsonObject) -> bool:
-        value = arguments.get(name, missing)
-        return f"{operands.path(value)}/".startswith(starts) if type(value) is str else passes(value)
-
-    match test:
-        case Between(low, high):
-            lowest, highest = _bounds(low, high)
-            return between
-        case Within(prefixes):
-            starts = operands.starts(prefixes)
-            return within
-        case AtMost(length):
-            return at_most
-        case Equals(values):
-            texts = frozenset(value for value in values if isinstance(value, str))
-            return equals
-        case _:
-            return lambda arguments: passes(arguments.get(name, missing))
-
-
-def _bounds(low: int | None, high: int | None) -> tuple[int, int]:
+def bounds(low: int | None, high: int | None) -> tuple[int, int]:
+    """The same with numbers for both."""
     return -MAX_INTEGER if low is None else low, MAX_INTEGER if high is None else high
 
 
@@ -104,9 +66,9 @@ def _passes(test: Test) -> Passes:
             return _equals(values)
         case Within(prefixes):
             starts = operands.starts(prefixes)
-            return lambda value: f"{operands.path(_of(str, value, 'a path'))}/".startswith(starts)
+            return lambda value: operands.folder(_of(str, value, "a path")).startswith(starts)
         case Between(low, high):
-            lowest, highest = _bounds(low, high)
+            lowest, highest = bounds(low, high)
             return lambda value: lowest <= (value if type(value) is int else _unfit(value, "a whole number")) <= highest
         case AtMost(length):
             return lambda value: (

@@ -23,7 +23,7 @@ from broker.rules.authority.plan import Plan, PlannedRule, plan
 from broker.wire import json_pointer
 from broker.wire.catalogue import PinnedTool
 from broker.wire.frozen import Frozen, freeze
-from broker.wire.policy_terms import Policy, Tier, ToolClass
+from broker.wire.policy_terms import Policy
 from broker.wire.strict_json import JsonObject, shown
 
 MAX_RESOURCES: Final = 512
@@ -33,6 +33,9 @@ _UNRESOLVED: Final = {
     Unresolved.TOOL_CHANGED: "the server's definition is no longer the accepted one: lever tools accept, if it is fine",
     Unresolved.SERVER_UNAVAILABLE: "the tool's server does not answer for now",
 }
+
+_EXEMPT: Final = Allow("automatic", "`consent: none`")
+_HARMLESS: Final = Allow("automatic", "a read that touches no account")
 
 
 class _Denied(Exception):
@@ -53,31 +56,30 @@ def judge(tool: PinnedTool | Unresolved, layers: Sequence[Policy], call: Call) -
     if not isinstance(tool, PinnedTool) or tool.qualified != call.tool:
         why = tool if isinstance(tool, Unresolved) else Unresolved.UNKNOWN_TOOL
         deny = Deny(Code(why), f"{shown(call.tool)}: {_UNRESOLVED[why]}")
-        return Judgement(deny, (Step(4, deny.reason),), tuple(policy.digest for policy in policies))
+        return Judgement(deny, 4, tuple(policy.digest for policy in policies))
     known = _Known(plan(policies, tool))
     try:
         _tier(known)
         _freeze(known, call)
         _table(known)
         _rules(known)
-        return known.judgement(_consent(known))
+        return known.judgement(_consent(known), 9)
     except _Denied as denied:
-        known.steps.append(Step(denied.step, denied.deny.reason))
-        return known.judgement(denied.deny)
+        return known.judgement(denied.deny, denied.step)
 
 
 class _Known:
-    """What is known of one call so far, and the steps that told it. asks: why it needs a signed act."""
+    """What is known of one call so far. rules: a step for each that was looked at; asks: why it needs a signed act."""
 
-    __slots__ = ("account", "asks", "frozen", "plan", "resources", "steps")
+    __slots__ = ("account", "asks", "frozen", "plan", "resources", "rules")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.steps: list[Step] = [plan.resolved]
         self.asks: list[str] = []
         self.frozen: Frozen | None = None
         self.account: str | None = None
         self.resources: tuple[Resource, ...] = ()
+        self.rules: Sequence[Step] = ()
 
     @property
     def arguments(self) -> JsonObject:
@@ -85,30 +87,29 @@ class _Known:
         assert self.frozen
         return self.frozen.value
 
-    def judgement(self, decision: Allow | RequireApproval | Deny) -> Judgement:
-        """The end of the way."""
+    def judgement(self, decision: Allow | RequireApproval | Deny, step: int) -> Judgement:
+        """The end of the way, at this step."""
         leased = isinstance(decision, Allow) and decision.regime == "lease" and self.account is not None
         return Judgement(
             decision,
-            tuple(self.steps),
+            step,
             self.plan.policies,
-            self.plan.place.tier,
-            self.plan.tool_class,
+            self.plan,
             self.account,
             self.plan.accounts[self.account] if leased and self.account else None,
             self.resources,
             self.frozen,
+            tuple(self.rules),
         )
 
 
 def _tier(known: _Known) -> None:
-    place = known.plan.place
-    if place.tier is Tier.DENIED:
+    if known.plan.is_denied:
+        place = known.plan.place
         code = Code.DENIED_BY_DEFAULT if place.entry is None else Code.DENIED_BY_RULE
         raise _Denied(5, code, place.reason, rule=place.reason)
-    known.steps.append(known.plan.tier)
-    if place.tier is Tier.APPROVAL_REQUIRED:
-        known.asks.append(place.reason)
+    if known.plan.is_asked:
+        known.asks.append(known.plan.place.reason)
 
 
 def _freeze(known: _Known, call: Call) -> None:
@@ -121,7 +122,6 @@ def _freeze(known: _Known, call: Call) -> None:
     except Malformed as error:
         raise _Denied(6, Code.INVALID_ARGUMENTS, f"{error.where} {error.why}", error.where) from error
     known.frozen = frozen
-    known.steps.append(Step(6, f"the arguments fit, {len(frozen.raw)} bytes: sha256:{frozen.digest.hex()}"))
 
 
 def _table(known: _Known) -> None:
@@ -130,23 +130,21 @@ def _table(known: _Known) -> None:
         raise _Denied(7, Code.UNKNOWN_ACCOUNT, plan.account_problem)
     if plan.account is not None:
         known.account = _account(plan, known.arguments)
-    is_read = plan.tool_class is ToolClass.READ
     for operand in plan.resources:
         try:
-            known.resources += arguments.resources(operand, known.arguments, may_miss=is_read)
+            known.resources += arguments.resources(operand, known.arguments, may_miss=plan.is_read)
         except MissingOperand as error:
             where = json_pointer.show(operand.pointer)
             reason = f"{where} is missing: it names what the call would change"
             raise _Denied(7, Code.MISSING_RESOURCE, reason, where) from error
         except Malformed as error:
             where = json_pointer.show(operand.pointer)
-            raise _Denied(7, Code.AMBIGUOUS_OPERAND, f"{where} as a {operand.kind}: {error.why}", where) from error
+            reason = f"{where} can't be read as {operand.kind.one}: {error.why}"
+            raise _Denied(7, Code.AMBIGUOUS_OPERAND, reason, where) from error
         if len(known.resources) > MAX_RESOURCES:
             where = json_pointer.show(operand.pointer)
             reason = f"{where} and what else names a target are more than {MAX_RESOURCES}: divide the call"
             raise _Denied(7, Code.INVALID_ARGUMENTS, reason, where)
-    touches = f"account {known.account}" if known.account else "no account"
-    known.steps.append(Step(7, f"{plan.class_reason}; {touches}; {len(known.resources)} resource(s)"))
 
 
 def _account(plan: Plan, values: JsonObject) -> str:
@@ -164,9 +162,10 @@ def _account(plan: Plan, values: JsonObject) -> str:
 
 def _rules(known: _Known) -> None:
     values = known.arguments
-    if _all_hold(known.plan, values):
-        known.steps += known.plan.held
+    if known.plan.usual.hold(values):
+        known.rules = known.plan.held
         return
+    known.rules = passed = []
     for planned in known.plan.rules:
         try:
             held = planned.holds(values)
@@ -175,23 +174,12 @@ def _rules(known: _Known) -> None:
         except Malformed as error:
             raise _denied_by(planned, f": {error.why}") from error
         if held:
-            known.steps.append(planned.held)
+            passed.append(planned.held)
         elif planned.denies:
             raise _denied_by(planned)
         else:
-            known.steps.append(Step(8, planned.failed))
+            passed.append(Step(8, planned.failed))
             known.asks.append(planned.failed)
-
-
-def _all_hold(plan: Plan, values: JsonObject) -> bool:
-    """Nearly always; where one does not, the way through them one by one tells which, and why."""
-    try:
-        for check in plan.checks:
-            if not check(values):
-                return False
-    except (MissingOperand, Malformed):
-        return False
-    return True
 
 
 def _denied_by(planned: PlannedRule, why: str = "") -> _Denied:
@@ -202,19 +190,13 @@ def _consent(known: _Known) -> Allow | RequireApproval:
     """The table of tier and class, and what the rules raised."""
     plan = known.plan
     terms = plan.accounts[known.account] if known.account else None
-    if plan.tool_class is ToolClass.MUTATION and not plan.automatic:
+    if not plan.is_read and not plan.automatic:
         known.asks.append(plan.class_reason)
-    if plan.tool_class is ToolClass.READ and terms and terms.sensitive:
+    if plan.is_read and terms and terms.sensitive:
         by = plan.sensitive[known.account or ""]
         known.asks.append(f"account {known.account} is sensitive in policy {by}: each read is its own act")
     if known.asks:
-        reason = "; ".join(known.asks)
-        known.steps.append(Step(9, f"needs a signed act: {reason}"))
-        return RequireApproval(reason)
+        return RequireApproval("; ".join(known.asks))
     if terms:
-        reason = f"a read of account {known.account}: one operation of its lease"
-        known.steps.append(Step(9, reason))
-        return Allow("lease", reason)
-    reason = "`consent: none`" if plan.automatic else "a read that touches no account"
-    known.steps.append(Step(9, f"automatic: {reason}"))
-    return Allow("automatic", reason)
+        return Allow("lease", f"a read of account {known.account}: one operation of its lease")
+    return _EXEMPT if plan.automatic else _HARMLESS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from broker.wire.frozen import Frozen
 from broker.wire.json_pointer import Pointer
@@ -12,6 +12,9 @@ from broker.wire.names import Cn, Digest
 from broker.wire.operands import Kind, Scalar
 from broker.wire.policy_terms import Account, Tier, ToolClass
 from broker.wire.strict_json import JsonValue
+
+if TYPE_CHECKING:
+    from broker.rules.authority.plan import Plan
 
 
 class Code(StrEnum):
@@ -92,18 +95,51 @@ class Step(NamedTuple):
 class Judgement(NamedTuple):
     """The decision on a call, all that it rests on, and all that an act would be bound to.
 
-    What lies beyond the step that refused is None or empty. lease: the account's terms where the regime is a lease.
+    What lies beyond the step that refused is None or empty. ended: the step that decided; lease: the account's terms
+    where the regime is a lease; rules: the steps of the argument rules.
     """
 
     decision: Allow | RequireApproval | Deny
-    steps: tuple[Step, ...]
+    ended: int
     policies: tuple[Digest, ...]
-    tier: Tier | None = None
-    tool_class: ToolClass | None = None
+    plan: Plan | None = None
     account: str | None = None
     lease: Account | None = None
     resources: tuple[Resource, ...] = ()
     frozen: Frozen | None = None
+    rules: tuple[Step, ...] = ()
+
+    @property
+    def tier(self) -> Tier | None:
+        """Of the tool, by the strictest layer."""
+        return self.plan.place.tier if self.plan else None
+
+    @property
+    def tool_class(self) -> ToolClass | None:
+        """Of the tool, by the table and its annotations."""
+        return self.plan.tool_class if self.plan else None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The way to the decision in words, which are made when somebody reads them."""
+        way = [self.plan.resolved, self.plan.tier] if self.plan else []
+        if self.frozen:
+            fit = f"the arguments fit, {len(self.frozen.raw)} bytes: sha256:{self.frozen.digest.hex()}"
+            way.append(Step(6, fit))
+        if self.plan:
+            touches = f"account {self.account}" if self.account else "no account"
+            way.append(Step(7, f"{self.plan.class_reason}; {touches}; {len(self.resources)} resource(s)"))
+        before = (step for step in way if step.number < self.ended)
+        return (*before, *self.rules, Step(self.ended, self._last()))
+
+    def _last(self) -> str:
+        match self.decision:
+            case Allow("automatic", reason):
+                return f"automatic: {reason}"
+            case RequireApproval(reason):
+                return f"needs a signed act: {reason}"
+            case decision:
+                return decision.reason
 
     @property
     def regime(self) -> Regime | None:

@@ -13,11 +13,12 @@ from broker.rules.authority.arguments import Check
 from broker.rules.authority.judgement import Step
 from broker.rules.authority.schema import Schema
 from broker.rules.authority.tiers import Place
+from broker.rules.authority.usual import Usual
 from broker.wire import json_pointer
 from broker.wire.catalogue import PinnedTool
 from broker.wire.json_pointer import Pointer
 from broker.wire.names import Digest
-from broker.wire.policy_terms import Account, Budgets, Operand, Otherwise, Policy, Rule, ToolClass, ToolEntry
+from broker.wire.policy_terms import Account, Budgets, Operand, Otherwise, Policy, Rule, Tier, ToolClass, ToolEntry
 
 _NO_ENTRY = ToolEntry()
 
@@ -37,16 +38,20 @@ class PlannedRule:
 class Plan:
     """All that is known of a call before its arguments are.
 
-    schema: or why there is none; account: of the instance's table, and None with `account_problem` where two layers
-    name different ones; automatic: a mutation that needs no consent; sensitive: accounts by the policy that says so.
+    is_denied, is_asked: by the tier alone; schema: or why there is none; account: of the instance's table, and None
+    with `account_problem` where two layers name different ones; automatic: a mutation that needs no consent;
+    sensitive: accounts by the policy that says so; usual: the rules once more, to ask for all at once.
     """
 
     policies: tuple[Digest, ...]
     place: Place
+    is_denied: bool
+    is_asked: bool
     resolved: Step
     tier: Step
     schema: Schema | Malformed
     tool_class: ToolClass
+    is_read: bool
     class_reason: str
     automatic: bool
     account: str | Pointer | None
@@ -55,7 +60,7 @@ class Plan:
     sensitive: dict[str, str]
     resources: tuple[Operand, ...]
     rules: tuple[PlannedRule, ...]
-    checks: tuple[Check, ...]
+    usual: Usual
     held: tuple[Step, ...]
 
 
@@ -73,10 +78,13 @@ def plan(layers: tuple[Policy, ...], tool: PinnedTool) -> Plan:
     return Plan(
         policies=tuple(policy.digest for policy in layers),
         place=where,
+        is_denied=where.tier is Tier.DENIED,
+        is_asked=where.tier is Tier.APPROVAL_REQUIRED,
         resolved=Step(4, f"{name} is pinned: sha256:{tool.digest.hex()}"),
         tier=Step(5, f"{where.reason}"),
         schema=_schema(tool),
         tool_class=tool_class,
+        is_read=tool_class is ToolClass.READ,
         class_reason=f"{class_reason} (policy {_classed_by(layers, entries)})",
         automatic=_is_automatic(tool, base, present),
         account=base.account,
@@ -90,7 +98,7 @@ def plan(layers: tuple[Policy, ...], tool: PinnedTool) -> Plan:
         },
         resources=tuple(dict.fromkeys(operand for entry in present for operand in entry.resources)),
         rules=tuple(rules),
-        checks=tuple(rule.holds for rule in rules),
+        usual=Usual.of([rule for entry in present for rule in entry.rules]),
         held=tuple(rule.held for rule in rules),
     )
 
