@@ -7,6 +7,7 @@ them all costs each command a quarter of a second (python -X importtime -c 'impo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from broker.journal.inspect import Report as Report
     from broker.rules.authority import Judgement as Judgement
     from broker.rules.authority.changes import Change as Change
-    from broker.rules.authority.receipts import Applied, Signature
     from broker.rules.authority.receipts import Receipt as Receipt
     from broker.rules.authority.receipts import Receipts as Receipts
+    from broker.rules.authority.receipts import Signature
+    from broker.rules.authority.rejudging import Rejudging
     from broker.trust.diagnosis import Finding as Finding
     from broker.trust.operator import OperatorTrust
     from broker.wire.catalogue import PinnedTool
@@ -150,16 +152,17 @@ def judge_call(
     agent: Cn,
     tool: str,
     arguments: JsonValue,
-    catalogue: Path | Mapping[str, PinnedTool] | None = None,
+    catalogue: Path | Mapping[str, PinnedTool | str] | None = None,
 ) -> Judgement:
     """What the daemon would make of a call, by the daemon's own function. Raises Malformed, ConfigError.
 
-    layers: the instance's policy first; catalogue: the accepted tools, or a file of them; without one the tool is
-    taken for one that takes any arguments.
+    layers: the instance's policy first; catalogue: the accepted tools (of one that is shut, why), or a file of them;
+    without one the tool is taken for one that takes any arguments.
     """
     from broker.config import expected_file
     from broker.rules.authority import expected
 
+    tools: Mapping[str, PinnedTool | str] | None
     tools = expected_file.load_catalogue(catalogue) if isinstance(catalogue, Path) else catalogue
     return expected.consider(tools, layers, agent, tool, arguments)
 
@@ -227,14 +230,18 @@ class _Checked(NamedTuple):
 def examine_receipts(
     state: Path, found: Receipts, wanted: Sequence[Receipt], signers: Path, kept: Mapping[bytes, bytes]
 ) -> list[Examined]:
-    """Check receipts again: each signature by ssh-keygen over the stored bytes, at the time it counted, and that what
-    was signed is what was recorded. kept: bytes that were kept elsewhere, by SHA-256. Raises Unavailable, Damaged.
+    """Check receipts again: each signature by ssh-keygen over the stored bytes, at the time it counted, that what was
+    signed is what was recorded, and that the call is what it is judged to be. kept: bytes that were kept elsewhere, by
+    SHA-256. Raises Unavailable, Damaged.
     """
     import asyncio
 
+    from broker.rules.authority.rejudging import Rejudging
+
     signatures = {signature for receipt in wanted for _, signature, _ in _signatures(receipt)}
     checked = asyncio.run(_all_checked(state, found, signatures, signers, kept))
-    return [_examined(receipt, checked) for receipt in wanted]
+    rejudging = Rejudging(lambda ref: exact_bytes(state, found, ref, kept))
+    return [_examined(receipt, checked, rejudging) for receipt in wanted]
 
 
 async def _all_checked(
@@ -270,7 +277,7 @@ async def _checked(trust: OperatorTrust, signature: Signature, raw: bytes | None
     return _Checked(raw, gesture=sshsig.parse(armored).gesture)
 
 
-def _examined(receipt: Receipt, checked: Mapping[Signature, _Checked]) -> Examined:
+def _examined(receipt: Receipt, checked: Mapping[Signature, _Checked], rejudging: Rejudging) -> Examined:
     problems, gone, gestures = list(receipt.flaws), [], {}
     for name, signature, unlike in _signatures(receipt):
         raw, flaw, gesture = checked[signature]
@@ -281,7 +288,8 @@ def _examined(receipt: Receipt, checked: Mapping[Signature, _Checked]) -> Examin
             flaws = (flaw,) if flaw else _flaws(unlike, raw)
             problems += [f"{name}: {one}" for one in flaws]
             gestures[name] = f"{sshsig.UNTOLD}: {flaws[0]}" if flaws else gesture
-    return Examined(receipt, tuple(problems), tuple(gone), gestures)
+    others, missing = rejudging.again(receipt)
+    return Examined(receipt, (*problems, *others), tuple(dict.fromkeys((*gone, *missing))), gestures)
 
 
 def _flaws(unlike: Callable[[bytes], Sequence[str]], raw: bytes) -> Sequence[str]:
@@ -294,22 +302,20 @@ def _flaws(unlike: Callable[[bytes], Sequence[str]], raw: bytes) -> Sequence[str
 
 def _signatures(receipt: Receipt) -> Iterator[tuple[str, Signature, Callable[[bytes], Sequence[str]]]]:
     """Everything signed that a receipt rests on, and what would be wrong with what it says."""
-    from broker.rules.authority import receipts
+    from broker.rules.authority import signed_words
 
     if receipt.signature:
-        yield receipt.consent[0], receipt.signature, lambda raw: tuple(receipts.unlike(receipt, raw))
+        yield receipt.consent[0], receipt.signature, lambda raw: tuple(signed_words.unlike(receipt, raw))
     for one in receipt.policies:
         if one.signature:
-            yield f"policy {one.digest[:12]}", one.signature, _order_check(one)
+            orders = partial(signed_words.orders, applied=one)
+            yield one.name, one.signature, partial(_otherwise, orders, "puts something else in force")
+    if (accepted := receipt.accepted) and accepted.signature:
+        accepts = partial(signed_words.accepts, accepted=accepted)
+        yield accepted.name, accepted.signature, partial(_otherwise, accepts, "accepts something else")
     if receipt.noted and receipt.noted_by:
-        noted = receipt.noted
-        yield "note", receipt.noted_by, lambda raw: _otherwise(receipts.notes(raw, noted), "is another note")
-
-
-def _order_check(one: Applied) -> Callable[[bytes], Sequence[str]]:
-    from broker.rules.authority import receipts
-
-    return lambda raw: _otherwise(receipts.orders(raw, one), "puts something else in force")
+        notes = partial(signed_words.notes, noted=receipt.noted)
+        yield "note", receipt.noted_by, partial(_otherwise, notes, "is another note")
 
 
 def sandbox_flaw(config: Config, server: str, environ: Mapping[str, str]) -> str:
@@ -327,5 +333,5 @@ def sandbox_flaw(config: Config, server: str, environ: Mapping[str, str]) -> str
     return f"its sandbox does not show {missing}, which its command needs, or it is not there" if missing else ""
 
 
-def _otherwise(fits: bool, what: str) -> Sequence[str]:
-    return () if fits else (f"what was signed {what}",)
+def _otherwise(fits: Callable[[bytes], bool], what: str, raw: bytes) -> Sequence[str]:
+    return () if fits(raw) else (f"what was signed {what}",)

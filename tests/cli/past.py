@@ -13,7 +13,7 @@ from typing import Any
 from broker.journal import payloads
 from broker.journal.disk import RealDisk
 from broker.journal.state import StateFolder
-from broker.wire import envelope, frozen, statement
+from broker.wire import accepted, envelope, frozen, statement
 from broker.wire.act_records import (
     ActGranted,
     CallClaimed,
@@ -23,7 +23,9 @@ from broker.wire.act_records import (
     PolicyApplied,
     RequestOpened,
     RunStarted,
+    ToolsAccepted,
 )
+from broker.wire.catalogue import PinnedTool
 from broker.wire.envelope import Envelope
 from broker.wire.names import (
     NAMESPACE_ADMIN,
@@ -39,14 +41,23 @@ from broker.wire.names import (
 from broker.wire.records import Draft, EnvelopeAccepted, Fact, PayloadsDropped
 from broker.wire.statement import Approval, LeaseAction, Statement, Target
 from broker.wire.times import SECOND
-from tests.cli.said import a_policy
+from tests.cli.said import a_definition, a_policy, pin
 from tests.journal import setting
 from tests.rig import sign
 
 AT = Instant(1_800_000_000 * SECOND)
 WHO = (Cn("worker-a"), Generation(3))
-TOOL_DIGEST = Digest(bytes(32 * [7]))
-POLICY = a_policy()
+ANY = Digest(bytes(32 * [7]))
+READ, SEARCH, WRITE = TOOLS = tuple(pin(a_definition(name)) for name in ("read", "search", "write"))
+POLICY = a_policy(
+    tool_allowlist={"allowed": ["files.read", "files.search", "files.write"], "approval_required": [], "denied": []},
+    tools={
+        "files.read": {"class": "read"},
+        "files.search": {"class": "read", "account": "mail", "rules": [{"pointer": "/path", "equals": "a.txt"}]},
+        "files.write": {"class": "mutation", "resources": [{"pointer": "/path", "kind": "id"}]},
+    },
+)
+"""By which each tool here needs another consent: nothing, a lease, a signed act."""
 Entry = tuple[float, list[Draft]]
 
 
@@ -68,10 +79,20 @@ class Past:
     entries: list[Entry] = field(default_factory=list)
 
     def began(self, policy: Any = POLICY) -> Past:
-        """A policy in force and a run."""
+        """A policy in force, accepted tools and a run."""
+        self.then(0, *self.ordered_policy(policy)).then(0.5, *self.accepted(*TOOLS))
+        return self.then(1, RunStarted("run-1", *WHO, "call"))
+
+    def ordered_policy(self, policy: Any) -> tuple[Draft, Draft]:
+        """A policy for the instance, and the envelope that puts it in force."""
         applied = Draft(PolicyApplied("instance", policy.digest, self.fingerprint), (policy.raw,))
-        ordered = self.ordered("policy_apply", scope="instance", digest=policy.digest.hex())
-        return self.then(0, ordered, applied).then(1, RunStarted("run-1", *WHO, "call"))
+        return self.ordered("policy_apply", scope="instance", digest=policy.digest.hex()), applied
+
+    def accepted(self, *tools: PinnedTool) -> tuple[Draft, Draft]:
+        """Tools of one server, and the envelope by which they were accepted."""
+        raw = accepted.encode("files", tools)
+        fact = ToolsAccepted("files", tuple(tool.name for tool in tools), self.fingerprint)
+        return self.ordered("tools_accept", digest=sha256(raw).hexdigest()), Draft(fact, (raw,))
 
     def ordered(self, op: str, **params: str) -> Draft:
         """An envelope of the operator, accepted."""
@@ -97,20 +118,20 @@ class Past:
         raw = statement.encode(Statement(Instance("demo"), DirectiveId(id), Target(*WHO), *window, action))
         return raw, self.signed(NAMESPACE_DIRECTIVE, raw)
 
-    def asked(self, arguments: Any, resources: tuple[str, ...] = ("path:a.txt",)) -> Draft:
+    def asked(self, arguments: Any, resources: tuple[str, ...] = ("id:a.txt",)) -> Draft:
         raw = frozen.freeze(arguments)
         fact = RequestOpened(
-            "request-1", *WHO, "run-1", "act", "files.write", "", resources, raw.digest, TOOL_DIGEST,
+            "request-1", *WHO, "run-1", "act", "files.write", "", resources, raw.digest, WRITE.digest,
             (POLICY.digest.hex(),), "a mutation by the table", at(600),
         )  # fmt: skip
         return Draft(fact, (raw.raw,))
 
-    def granted(self, arguments: Any, resources: tuple[str, ...] = ("path:a.txt",), tool: str = "write") -> Draft:
+    def granted(self, arguments: Any, resources: tuple[str, ...] = ("id:a.txt",), tool: str = "write") -> Draft:
         digest = frozen.freeze(arguments).digest
-        action = Approval("request-1", "files", tool, "", resources, digest, TOOL_DIGEST)
+        action = Approval("request-1", "files", tool, "", resources, digest, WRITE.digest)
         fact = ActGranted(
-            "act-1", "request-1", *WHO, "files.write", "", resources, digest, TOOL_DIGEST, at(1), at(600),
-            self.fingerprint, TOOL_DIGEST, TOOL_DIGEST,
+            "act-1", "request-1", *WHO, "files.write", "", resources, digest, WRITE.digest, at(1), at(600),
+            self.fingerprint, ANY, ANY,
         )  # fmt: skip
         return Draft(fact, self.said("act-1", action))
 
@@ -125,21 +146,21 @@ class Past:
             operations,
             at(62),
             self.fingerprint,
-            TOOL_DIGEST,
-            TOOL_DIGEST,
+            ANY,
+            ANY,
         )
         return Draft(fact, self.said("lease-1", LeaseAction("mail", 60, 2)))
 
     @staticmethod
     def claimed(
-        consent: str, arguments: Any, claim: str = "claim-1", resources: tuple[str, ...] = ("path:a.txt",)
+        consent: str, arguments: Any, claim: str = "claim-1", resources: tuple[str, ...] = ("id:a.txt",)
     ) -> Draft:
         raw = frozen.freeze(arguments)
-        read = not consent.startswith("act/")
+        tool = {"automatic": READ, "lease": SEARCH, "act": WRITE}[consent.partition("/")[0]]
+        read, account = tool is not WRITE, "mail" if tool is SEARCH else ""
         fact = CallClaimed(
-            claim, *WHO, "run-1", "files.read" if read else "files.write", "read" if read else "mutation",
-            "mail" if consent.startswith("lease/") else "", () if read else resources, raw.digest, TOOL_DIGEST,
-            consent, "", (POLICY.digest.hex(),),
+            claim, *WHO, "run-1", tool.qualified, "read" if read else "mutation", account, () if read else resources,
+            raw.digest, tool.digest, consent, "", (POLICY.digest.hex(),),
         )  # fmt: skip
         return Draft(fact, (raw.raw,))
 

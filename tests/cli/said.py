@@ -71,8 +71,9 @@ IDENTITY = {"name": "files", "version": "1.0", "reached": server_identity.by_com
 def a_tool(definition: dict[str, Any], accepted: dict[str, Any] | None = None) -> dict[str, Any]:
     """A row of tools_list. The digests are looked at by people alone."""
     state = "quarantined" if accepted is None else "accepted" if accepted == definition else "changed"
+    refused = {"quarantined": "unknown_tool", "accepted": None, "changed": "tool_changed"}[state]
     return {
-        "tool": f"files.{definition['name']}", "state": state, "why": None, "digest": "12" * 32,
+        "tool": f"files.{definition['name']}", "state": state, "refused": refused, "why": None, "digest": "12" * 32,
         "accepted_digest": "34" * 32 if accepted else None,
         "identity": IDENTITY, "accepted_identity": IDENTITY if accepted else None,
         "definition": definition, "accepted_definition": accepted,

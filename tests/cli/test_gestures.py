@@ -18,6 +18,7 @@ from tests.cli.past import POLICY, Past, an_act
 from tests.cli.said import json_lines
 from tests.fakes.soft_key import SoftKey, armor
 
+TOOLS_NAME = "tools of files"
 POLICY_NAME = f"policy {POLICY.digest.hex()[:12]}"
 PLAIN = "no gesture: the key can't tell"
 
@@ -74,7 +75,7 @@ def listed(cli: Cli, *words: str | Path) -> list[str]:
 )
 def test_a_receipt_tells_what_was_done_at_the_key(cli: Cli, instance: Path, kind: str, flags: int, words: str) -> None:
     touched(instance, kind, flags).written()
-    told = {"act": words, POLICY_NAME: "touch"}
+    told = {"act": words, POLICY_NAME: "touch", TOOLS_NAME: "touch"}
     assert verdict(cli, instance) == (
         0, {"claim": "claim-1", "ok": True, "problems": [], "dropped": [], "gestures": told}
     )  # fmt: skip
@@ -115,12 +116,12 @@ def test_it_cannot_be_told_once_the_bytes_are_dropped_but_by_a_kept_receipt(cli:
     kept.write_text(json.dumps(good))
     past.forgotten()
     gone = "can't be told any more: its bytes were dropped"
-    assert shown(cli, instance)["gestures"] == {"act": gone, POLICY_NAME: gone}
-    assert verdict(cli, instance)[1]["gestures"] == {"act": gone, POLICY_NAME: gone}
+    assert shown(cli, instance)["gestures"] == {"act": gone, POLICY_NAME: gone, TOOLS_NAME: gone}
+    assert verdict(cli, instance)[1]["gestures"] == {"act": gone, POLICY_NAME: gone, TOOLS_NAME: gone}
     assert listed(cli, "--config", instance)[1].endswith("  can't be told any more")
     assert f"gesture       {gone}\n" in cli("receipt", "show", "claim-1", "--config", instance).stdout
     status, told = verdict(cli, instance, kept)
-    assert (status, told["gestures"]) == (0, {"act": "touch and PIN", POLICY_NAME: gone})
+    assert (status, told["gestures"]) == (0, {"act": "touch and PIN", POLICY_NAME: gone, TOOLS_NAME: gone})
     for lie in ({"act": "touch"}, {"act": PLAIN}, {"act": None}, {"lease": "touch"}, [], "touch"):
         kept.write_text(json.dumps(good | {"gestures": lie}))
         status, told = verdict(cli, instance, kept)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from broker.wire import envelope
-from broker.wire.act_records import ActEnded, AllStopped, LeaseClosed, PolicyApplied, RunStopped
+from broker.wire.act_records import ActEnded, AllStopped, LeaseClosed, PolicyApplied, RequestEnded, RunStopped
 from broker.wire.names import NAMESPACE_ADMIN
 from broker.wire.records import BrokerStarted, Draft
 from broker.wire.statement import LeaseAction
 from lever.exits import Exit
 from tests.cli import said
 from tests.cli.conftest import Cli
-from tests.cli.past import POLICY, Past, an_act, with_fact
-from tests.cli.said import HOSTILE, json_lines, undisguised
+from tests.cli.past import POLICY, READ, WRITE, Past, an_act, with_fact
+from tests.cli.said import HOSTILE, a_definition, json_lines, pin, undisguised
 from tests.cli.test_directive import body_for, signed_by
 from tests.fakes.operator_socket import operator_socket
 from tests.rig import make_key
@@ -43,10 +43,12 @@ def test_a_receipt_says_who_allowed_what_and_when_by_which_bytes(cli: Cli, insta
     past.written()
     policy, gesture = f"policy {POLICY.digest.hex()[:12]}", "no gesture: the key can't tell"
     verdict = {"claim": "claim-1", "ok": True, "problems": [], "dropped": []}
-    assert verified(cli, instance) == (0, {"claim-1": verdict | {"gestures": {"act": gesture, policy: gesture}}})
+    gestures = {"act": gesture, policy: gesture, "tools of files": gesture}
+    assert verified(cli, instance) == (0, {"claim-1": verdict | {"gestures": gestures}})
     words = cli("receipt", "verify", "--config", instance)
     assert (words.stdout, words.stderr) == (
-        f"ok   claim-1  files.write of worker-a/3\n     act: {gesture}\n     {policy}: {gesture}\n",
+        f"ok   claim-1  files.write of worker-a/3\n     act: {gesture}\n     {policy}: {gesture}\n"
+        f"     tools of files: {gesture}\n",
         "the one receipt is ok\n",
     )
     listed = cli("receipt", "list", "--config", instance).stdout.splitlines()
@@ -65,9 +67,9 @@ def test_a_receipt_says_who_allowed_what_and_when_by_which_bytes(cli: Cli, insta
 
 @pytest.mark.promise("P25")
 def test_nothing_in_a_receipt_can_disguise_a_line(cli: Cli, instance: Path) -> None:
-    given = {f"na{HOSTILE}me": HOSTILE}
+    given = {f"na{HOSTILE}me": HOSTILE, "path": HOSTILE}
     past = Past(instance, instance / "keys" / "operator-1").began()
-    resources = (f"path:{HOSTILE}",)
+    resources = (f"id:{HOSTILE}",)
     past.then(2, past.asked(given, resources)).then(3, past.granted(given, resources))
     past.then(4, past.claimed("act/act-1", given, resources=resources)).then(5, past.ended("outcome_unknown"))
     past.then(6, *past.noted(HOSTILE)).written()
@@ -222,6 +224,44 @@ def lease_for_a_mutation(past: Past) -> None:
     past.then(3, with_fact(past.claimed("lease/lease-1", GIVEN), tool_class="mutation"))
 
 
+def automatic_mutation(past: Past) -> None:
+    """The record agrees with the tool; only what the policy asks of it is left out."""
+    past.then(3, with_fact(past.claimed("act/act-1", GIVEN), consent="automatic"))
+
+
+def read_of_other_arguments(past: Past) -> None:
+    past.then(2, past.lease()).then(3, past.claimed("lease/lease-1", OTHER))
+
+
+def unaccepted_tool(past: Past) -> None:
+    past.then(3, with_fact(past.claimed("automatic", GIVEN), tool_class="mutation", tool="files.drop_everything"))
+
+
+def unlisted_tool(past: Past) -> None:
+    drop = pin(a_definition("drop_everything"))
+    past.then(2, *past.accepted(drop))
+    past.then(3, with_fact(past.claimed("automatic", GIVEN), tool=drop.qualified, tool_digest=drop.digest))
+
+
+def other_definition(past: Past) -> None:
+    """Once accepted, but no more when the call was made."""
+    past.then(2, *past.accepted(pin(a_definition("read", description="Other."))))
+    past.then(3, past.claimed("automatic", GIVEN))
+
+
+def tools_that_nobody_signed(past: Past) -> None:
+    past.then(2, past.accepted(READ)[1]).then(3, past.claimed("automatic", GIVEN))
+
+
+def tools_signed_in_another_turn(past: Past) -> None:
+    ordered, accepted = past.accepted(READ)
+    past.then(2, ordered).then(2, accepted).then(3, past.claimed("automatic", GIVEN))
+
+
+def tools_signed_otherwise(past: Past) -> None:
+    past.then(2, past.accepted(WRITE)[0], past.accepted(READ)[1]).then(3, past.claimed("automatic", GIVEN))
+
+
 LIES: list[tuple[Callable[[Past], None], str]] = [
     (other_call, "the act was signed for another call"),
     (other_tool, "act: what was signed says another tool"),
@@ -252,6 +292,14 @@ LIES: list[tuple[Callable[[Past], None], str]] = [
     (lease_of_a_broker_before, "its consent was over"),
     (lease_longer_than_signed, "lease: what was signed says another length"),
     (lease_for_a_mutation, "the lease was signed for other reads"),
+    (automatic_mutation, "judged again, it needs a signed act: a mutation by the table"),
+    (read_of_other_arguments, "judged again, it is refused: argument rule not met"),
+    (unaccepted_tool, "nobody accepted its tool"),
+    (unlisted_tool, "judged again, it is refused: denied by default: in no list"),
+    (other_definition, "its tool's definition is not the one that was accepted"),
+    (tools_that_nobody_signed, "no signed envelope accepted its tool"),
+    (tools_signed_in_another_turn, "no signed envelope accepted its tool"),
+    (tools_signed_otherwise, "tools of files: what was signed accepts something else"),
 ]
 
 
@@ -277,7 +325,7 @@ def test_a_key_that_is_none_of_the_operators_is_not_believed(cli: Cli, instance:
     an_act(instance, key=key).written()
     status, told = verified(cli, instance)
     assert status == Exit.VERIFICATION_FAILED
-    assert len(told["claim-1"]["problems"]) == 2, "neither the act nor the policy"
+    assert len(told["claim-1"]["problems"]) == 3, "neither the act, nor the policy, nor the tools"
     signers = cli.folder / "signers"
     public = key.with_name("stranger.pub").read_text()
     signers.write_text(f'operator@demo namespaces="lever-operator-*@lever.dev" {public}')
@@ -286,7 +334,10 @@ def test_a_key_that_is_none_of_the_operators_is_not_believed(cli: Cli, instance:
 
 
 def test_what_a_crash_and_a_call_that_was_never_sent_leave_is_no_lie(cli: Cli, instance: Path) -> None:
+    """Nor is what becomes void between an order and what it does."""
     past = Past(instance, instance / "keys" / "operator-1").began()
+    ordered, accepted = past.accepted(READ)
+    past.then(2, past.asked(GIVEN)).then(2, ordered, RequestEnded("request-1", "tool_changed"), accepted)
     past.then(2, past.granted(GIVEN)).then(3, past.claimed("act/act-1", GIVEN)).then(4, past.ended("not_dispatched"))
     past.then(5, past.claimed("act/act-1", GIVEN, "claim-2"))
     past.then(6, past.lease())
@@ -299,44 +350,6 @@ def test_what_a_crash_and_a_call_that_was_never_sent_leave_is_no_lie(cli: Cli, i
     done = cli("receipt", "list", "--outcome", "running", "--config", instance)
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["CLAIM", "claim-2", "claim-6"]
     assert cli("receipt", "list", "--outcome", "blah", "--config", instance).status == Exit.USAGE
-
-
-def test_bytes_that_were_dropped_are_told_and_a_kept_receipt_outlives_them(cli: Cli, instance: Path) -> None:
-    past = an_act(instance)
-    state = past.written(apart=True)
-    kept = cli.folder / "kept.json"
-    kept.write_text(cli("receipt", "show", "claim-1", "--json", "--state", state).stdout)
-    past.forgotten()
-    status, told = verified(cli, instance)
-    assert status == 0
-    assert told["claim-1"]["dropped"] == ["act", f"policy {POLICY.digest.hex()[:12]}"]
-    assert "bytes dropped" in cli("receipt", "show", "claim-1", "--config", instance).stdout
-    assert "bytes dropped" in cli("receipt", "verify", "--config", instance).stdout
-    after = json.loads(cli("receipt", "show", "claim-1", "--json", "--state", state).stdout)
-    assert (after["args"], after["consent"]["statement"], after["outcome"]) == (None, None, "done")
-    status, told = verified(cli, instance, kept)
-    assert (status, told["claim-1"]["dropped"]) == (0, [f"policy {POLICY.digest.hex()[:12]}"])
-    receipt = json.loads(kept.read_text())
-    receipt["consent"]["signature"] = receipt["consent"]["statement"]
-    kept.write_text(json.dumps(receipt))
-    status, told = verified(cli, instance, kept)
-    assert (status, told["claim-1"]["problems"]) == (Exit.VERIFICATION_FAILED, ["the file says another consent"])
-
-
-def test_a_kept_receipt_is_held_against_the_journal(cli: Cli, instance: Path) -> None:
-    an_act(instance).written()
-    kept = cli.folder / "kept.json"
-    good = cli("receipt", "show", "claim-1", "--json", "--config", instance).stdout
-    kept.write_text(good)
-    assert verified(cli, instance, kept)[0] == 0
-    for change in ({"outcome": "failed"}, {"tool": "files.read"}, {"args": "e30="}, {"extra": 1}):
-        kept.write_text(json.dumps(json.loads(good) | change))
-        status, told = verified(cli, instance, kept)
-        assert status == Exit.VERIFICATION_FAILED
-        assert told["claim-1"]["problems"] == [f"the file says another {next(iter(change))}"]
-    for text in ("", "[]", '{"claim": "claim-1", "args": "%"}'):
-        kept.write_text(text)
-        assert cli("receipt", "verify", kept, "--config", instance).status == Exit.CORRUPT_FILE
 
 
 @pytest.mark.promise("P27")

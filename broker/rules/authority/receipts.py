@@ -6,13 +6,11 @@ A fold of the journal's records and nothing else; so whoever has the journal can
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import Any
 
 from broker.rules.authority.scopes import scopes
-from broker.wire import envelope, frozen, names, statement
+from broker.wire import names
 from broker.wire.act_records import (
     ActEnded,
     ActGranted,
@@ -44,7 +42,6 @@ from broker.wire.records import (
     PayloadsDropped,
     Record,
 )
-from broker.wire.statement import Approval, BoundAction, LeaseAction
 from broker.wire.times import SECOND
 
 _NOT_SENT = "not_dispatched"
@@ -63,21 +60,43 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A policy that was put in force, and the signed envelope that did it."""
+    """A policy that was put in force, and the signed envelope that did it. payloads: its bytes."""
 
     scope: str
     digest: str
     at: Instant
+    payloads: tuple[PayloadRef, ...]
     signature: Signature | None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"policy {self.digest[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A server's tools that were accepted at once, and the signed envelope that did it. payloads: their definitions."""
+
+    server: str
+    payloads: tuple[PayloadRef, ...]
+    signature: Signature | None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"tools of {self.server}"
 
 
 @dataclass(slots=True)
 class Receipt:
-    """One call. granted: the act or the lease that it spent, None where it needed none; noted: the operator's word on
-    what came of it, and by what; flaws: what does not fit."""
+    """One call. accepted: its tool as the operator knew it, None where nobody accepted one of that name; granted: the
+    act or the lease that it spent, None where it needed none; noted: the operator's word on what came of it, and by
+    what; flaws: what does not fit."""
 
     claimed: Record
     policies: tuple[Applied, ...]
+    accepted: Accepted | None
     granted: Record | None = None
     asked: Record | None = None
     ended: Record | None = None
@@ -128,6 +147,7 @@ class _Reader:
     granted: dict[str, Record] = field(default_factory=dict)
     asked: dict[str, Record] = field(default_factory=dict)
     in_force: dict[str, Applied] = field(default_factory=dict)
+    accepted: dict[str, Accepted] = field(default_factory=dict)  # by tool
     spent: dict[str, list[Receipt]] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
     by: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -147,9 +167,8 @@ class _Reader:
             case EnvelopeAccepted():
                 self.envelope = record
             case PolicyApplied() as fact:
-                digest = fact.policy_digest.hex()
-                signature = self._ordered(record, "policy_apply", fact.fingerprint)
-                self.in_force[fact.scope] = Applied(fact.scope, digest, record.at, signature)
+                digest, signature = fact.policy_digest.hex(), self._ordered(record, "policy_apply", fact.fingerprint)
+                self.in_force[fact.scope] = Applied(fact.scope, digest, record.at, record.payloads, signature)
             case RequestOpened() as fact:
                 self.asked[fact.request] = record
             case ActGranted() as fact:
@@ -174,9 +193,7 @@ class _Reader:
                 self.changed.add(f"{fact.server}.{fact.tool}")
                 self._end(f"tool {fact.server}.{fact.tool}")
             case ToolsAccepted() as fact:
-                for tool in fact.tools:
-                    self.changed.discard(f"{fact.server}.{tool}")
-                    self._end(f"tool {fact.server}.{tool}")
+                self._accept(record, fact)
             case AgentInvited() as fact:
                 self.invited[fact.ticket_digest] = fact.tenant, fact.project
             case AgentEnrolled() as fact:
@@ -205,14 +222,22 @@ class _Reader:
         if tool:
             self.by[f"tool {tool}"].add(consent)
 
+    def _accept(self, record: Record, fact: ToolsAccepted) -> None:
+        signature = self._ordered(record, "tools_accept", fact.fingerprint)
+        accepted = Accepted(fact.server, record.payloads, signature)
+        for tool in (f"{fact.server}.{name}" for name in fact.tools):
+            self.accepted[tool] = accepted
+            self.changed.discard(tool)
+            self._end(f"tool {tool}")
+
     def _end(self, of: str) -> None:
         """Without further records, the consents and runs of an agent, or what was signed for a tool, are over."""
         self.over |= self.by.pop(of, set())
 
     def _ordered(self, record: Record, op: str, fingerprint: Fingerprint) -> Signature | None:
-        """The envelope of what the operator ordered is the record just before it, and orders it once."""
+        """The envelope of what the operator ordered stands before it in the same turn, and orders it once."""
         known = self.envelope
-        ours = known and known.seq == record.seq - 1 and len(known.payloads) == 2
+        ours = known and known.seq < record.seq <= known.seq + known.rest and len(known.payloads) == 2
         if not known or not ours or not isinstance(known.fact, EnvelopeAccepted) or known.fact.op != op:
             return None
         raw, armored = known.payloads
@@ -224,7 +249,8 @@ class _Reader:
     def _claimed(self, record: Record, fact: CallClaimed) -> None:
         stands_under = scopes(fact.cn, *self.layers.get(fact.cn, ()))
         layers = [self.in_force[scope] for scope in stands_under if scope in self.in_force]
-        receipt = Receipt(record, tuple(layer for layer in layers if layer.digest in fact.policies))
+        named = tuple(layer for layer in layers if layer.digest in fact.policies)
+        receipt = Receipt(record, named, self.accepted.get(fact.tool))
         if [ref.digest for ref in record.payloads] != [fact.args_digest]:
             receipt.flaws.append("the bytes that it names are not its arguments")
         digests = [layer.digest for layer in layers]
@@ -234,6 +260,10 @@ class _Reader:
             receipt.flaws.append("the policies that it names are not all that were in force for its agent, in order")
         if any(one.signature is None for one in receipt.policies):
             receipt.flaws.append("no signed envelope put its policy in force")
+        if receipt.accepted is None:
+            receipt.flaws.append("nobody accepted its tool")
+        elif receipt.accepted.signature is None:
+            receipt.flaws.append("no signed envelope accepted its tool")
         if self.stopped:
             receipt.flaws.append("everything was stopped when it was begun")
         if fact.tool in self.changed:
@@ -293,59 +323,3 @@ def _misfits(receipt: Receipt, before: list[Receipt]) -> Iterator[str]:
                 yield "the lease was over by its operations"
         case _:
             yield "no record of the consent that it names"
-
-
-def unlike(receipt: Receipt, raw: bytes) -> Iterator[str]:
-    """What the signed statement says that the record of the grant does not. Raises Malformed for no statement."""
-    said, fact = statement.read(raw), receipt.granted.fact if receipt.granted else None
-    if not isinstance(fact, ActGranted | LeaseOpened):
-        return
-    id = fact.act if isinstance(fact, ActGranted) else fact.lease
-    if (said.directive_id, said.target.cn, said.target.generation) != (id, fact.cn, fact.generation):
-        yield "what was signed is for another agent, or another act"
-    for name, (signed, recorded) in _bound(said.action, fact).items():
-        if signed != recorded:
-            yield f"what was signed says another {name}"
-
-
-def _bound(action: statement.Action, fact: ActGranted | LeaseOpened) -> Mapping[str, tuple[Any, Any]]:
-    """By name, what the statement says and what was recorded of it."""
-    match action, fact:
-        case Approval(), ActGranted():
-            return {
-                "tool": (f"{action.tool}.{action.op}", fact.tool),
-                "account": (action.account, fact.account),
-                "resources": (action.resources, fact.resources),
-                "request": (action.request_id, fact.request),
-                "digest of the arguments": (action.args_digest, fact.args_digest),
-                "digest of the tool": (action.tool_digest, fact.tool_digest),
-            }
-        case BoundAction(kind="tool_call"), ActGranted():
-            return {
-                "tool": (f"{action.tool}.{action.op}", fact.tool),
-                "digest of the arguments": (frozen.freeze(action.args).digest, fact.args_digest),
-            }
-        case LeaseAction(), LeaseOpened():
-            return {
-                "account": (action.account, fact.account),
-                "request": (action.request_id, fact.request),
-                # The policy, or the agent's own request, may have made it shorter than it was signed.
-                "length": (action.ttl_seconds, max(action.ttl_seconds, fact.seconds)),
-                "number of operations": (action.ops, max(action.ops, fact.operations)),
-            }
-        case _:
-            return {"kind of action": (action.kind, "")}
-
-
-def orders(raw: bytes, applied: Applied) -> bool:
-    """Does the signed envelope put this policy in force for this scope? Raises Malformed for no envelope."""
-    said = envelope.read(raw)
-    named = (said.op, said.params.get("scope"), said.params.get("digest"))
-    return named == ("policy_apply", applied.scope, applied.digest)
-
-
-def notes(raw: bytes, noted: Record) -> bool:
-    """Does the signed envelope say what this note says? Raises Malformed for no envelope."""
-    said, fact = envelope.read(raw), noted.fact
-    named = (said.op, said.params.get("claim"), sha256(said.params.get("note", "").encode()).digest())
-    return isinstance(fact, OutcomeNoted) and named == ("outcome_note", fact.claim, noted.payloads[0].digest)
