@@ -43,21 +43,64 @@ def policies_and_tools(place: Place) -> tuple[dict[str, Policy], list[str] | Non
 
 def layers(place: Place, agent: Cn) -> tuple[Policy, ...]:
     """Those that an agent stands under, the instance's first. Raises CliError where the instance has none."""
-    found = policies(place)
+    found = _begun(policies(place))
+    return _of(found, agent, _row(place, agent) if _of_more(found) else {})
+
+
+def layers_and_calls(place: Place, agent: Cn) -> tuple[tuple[Policy, ...], Calls]:
+    """The same, and how the agent itself stands."""
+    found, row = _begun(policies(place)), _row(place, agent)
+    return _of(found, agent, row), _calls(row, agent)
+
+
+def _begun(found: dict[str, Policy]) -> dict[str, Policy]:
     if "instance" not in found:
         raise CliError(
             "no policy is in force: no tool can be called", hint="lever policy apply FILE", exit=Exit.REFUSED
         )
-    named = _named(place, agent) if any(scope.partition("/")[0] in _NAMED for scope in found) else []
+    return found
+
+
+def _row(place: Place, agent: Cn) -> dict[str, Any]:
+    """Empty for an agent that the broker does not know."""
+    rows = envelopes.ask(place, "/admin/agent_show", "agent_show", {"cn": agent}).get("agents")
+    return rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+
+
+def _of_more(found: dict[str, Policy]) -> bool:
+    """Is there a tenant's or a project's?"""
+    return any(scope.partition("/")[0] in _NAMED for scope in found)
+
+
+def _of(found: dict[str, Policy], agent: Cn, row: dict[str, Any]) -> tuple[Policy, ...]:
+    if _of_more(found) and not row.keys() >= {*_NAMED}:
+        show.warn(f"the broker does not tell under which tenant and project {agent} stands: these layers are left out")
+    named = [f"{kind}/{row[kind]}" for kind in _NAMED if row.get(kind)]
     return tuple(found[scope] for scope in ("instance", *named, f"agent/{agent}") if scope in found)
 
 
-def _named(place: Place, agent: Cn) -> list[str]:
-    """The tenant and the project that an agent was invited for."""
-    rows = envelopes.ask(place, "/admin/agent_show", "agent_show", {"cn": agent}).get("agents") or [{}]
-    if not rows[0].keys() >= {*_NAMED}:
-        show.warn(f"the broker does not tell under which tenant and project {agent} stands: these layers are left out")
-    return [f"{kind}/{rows[0][kind]}" for kind in _NAMED if rows[0].get(kind)]
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Whether an agent's calls get as far as the judgement, in the broker's own words. steps: each number and text;
+    refused: the code and the reason of what bars it."""
+
+    steps: Sequence[tuple[int, str]] = ()
+    refused: tuple[str, str] | None = None
+
+
+def _calls(row: dict[str, Any], agent: Cn) -> Calls:
+    if not row:
+        return Calls(((1, f"nobody is enrolled as {agent}: what follows is as if somebody were"),))
+    try:
+        told = row["calls"]
+        refused = told["refused"]
+        return Calls(
+            [(int(one["number"]), str(one["text"])) for one in told["steps"]],
+            (str(refused["code"]), str(refused["reason"])) if refused else None,
+        )
+    except (KeyError, TypeError, ValueError):
+        show.warn("the broker does not tell how the agent stands: steps 1 to 3 are left out")
+        return Calls()
 
 
 def terms(layers: Sequence[Policy], account: str) -> Account | None:
@@ -89,10 +132,16 @@ class Tools:
 
 def tools(place: Place, server: str | None) -> Tools:
     """What the broker tells of the tools of all servers, or of one."""
+    from lever import definitions
+
     params = {} if server is None else {"server": server}
     answer = envelopes.ask(place, "/admin/tools_list", "tools_list", params)
     servers, unavailable = answer.get("servers"), answer.get("unavailable")
-    return Tools(servers if isinstance(servers, dict) else {}, unavailable if isinstance(unavailable, dict) else {})
+    rows = {
+        name: [definitions.judged(name, row) for row in rows]
+        for name, rows in (servers.items() if isinstance(servers, dict) else ())
+    }
+    return Tools(rows, unavailable if isinstance(unavailable, dict) else {})
 
 
 def rows(place: Place, server: str) -> list[dict[str, Any]]:
@@ -109,16 +158,18 @@ def _mend(server: str, why: str) -> str:
     return "lever doctor"
 
 
-def catalogue(place: Place, server: str) -> Mapping[str, PinnedTool]:
-    """A server's accepted tools, by their names in policies."""
+def catalogue(place: Place, server: str) -> Mapping[str, PinnedTool | str]:
+    """A server's accepted tools, by their names in policies; of one that is shut, why."""
     from broker.wire import catalogue, server_identity
 
-    listed = [one for one in tools(place, server).servers.get(server, []) if one.get("accepted_definition")]
-    pinned = [
-        catalogue.pin(server, one["accepted_definition"], server_identity.read(one.get("accepted_identity")))
-        for one in listed
-    ]
-    return {tool.qualified: tool for tool in pinned}
+    known: dict[str, PinnedTool | str] = {}
+    for one in tools(place, server).servers.get(server, []):
+        if why := one.get("refused"):
+            known[str(one.get("tool"))] = str(why)
+        elif definition := one.get("accepted_definition"):
+            tool = catalogue.pin(server, definition, server_identity.read(one.get("accepted_identity")))
+            known[tool.qualified] = tool
+    return known
 
 
 def _other(text: str) -> CliError:

@@ -32,6 +32,17 @@ class Issue(Protocol):
     def __call__(self, cn: Cn, generation: Generation, now: Instant, /) -> Certificate: ...
 
 
+class Bearer(Protocol):
+    """Whose certificate it is, as far as it bars anybody: a caller; or an agent, with its newest one."""
+
+    @property
+    def cn(self) -> Cn: ...
+    @property
+    def generation(self) -> Generation: ...
+    @property
+    def not_after_at(self) -> Instant: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A checked certificate request: the name that it asks for (empty: none) and the digest of its key."""
@@ -40,12 +51,12 @@ class Ask:
     key_digest: Digest
 
 
-def barred(book: Book, caller: Caller, now: Instant) -> Reason | None:
+def barred(book: Book, caller: Bearer, now: Instant) -> Reason | None:
     """Why this certificate gets a 403 everywhere but, while its agent is paused, at renew; on open connections too."""
     return shut_out(book, caller, now) or (Reason.AGENT_PAUSED if caller.cn in book.paused else None)
 
 
-def shut_out(book: Book, caller: Caller, now: Instant) -> Reason | None:
+def shut_out(book: Book, caller: Bearer, now: Instant) -> Reason | None:
     """Why this certificate is of no more use."""
     if now >= caller.not_after_at:
         return Reason.CERTIFICATE_EXPIRED
@@ -57,7 +68,7 @@ def shut_out(book: Book, caller: Caller, now: Instant) -> Reason | None:
     return None
 
 
-def stale(book: Book, caller: Caller) -> Reason | None:
+def stale(book: Book, caller: Bearer) -> Reason | None:
     """Why a certificate of another enrolment than the current one gets a 403 outside of consume and check."""
     agent = book.agents.get(caller.cn)
     return None if agent and agent.generation == caller.generation else Reason.GENERATION_STALE

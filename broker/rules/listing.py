@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from broker.rules.authority import caller_steps
 from broker.rules.book import Book
 from broker.rules.entries import Directive, Enrolment, Report, Tombstone
 from broker.rules.lifecycle import State
@@ -20,11 +21,23 @@ def directives(book: Book, now: Instant, *, id: str = "", state: str = "") -> li
 
 
 def agents(book: Book, now: Instant, *, cn: str = "") -> list[Row]:
-    """Enrolled agents and open invitations, by name; of the one that is asked for, also what is pending."""
+    """Enrolled agents and open invitations, by name; of the one that is asked for, also what is pending, and
+    whether its calls get as far as the judgement."""
     invited = {t.cn: t.expires_at for t in book.tickets.values() if not t.answer and now < t.expires_at}
     names = sorted({*book.agents, *invited})
     rows = [_agent(book, name, invited.get(name)) for name in names if not cn or name == cn]
-    return [row | {"pending": [_live(d, now) for d in book.of_agent(Cn(cn))]} for row in rows] if cn else rows
+    return [row | _more(book, Cn(cn), now) for row in rows] if cn else rows
+
+
+def _more(book: Book, cn: Cn, now: Instant) -> Row:
+    steps, refused = caller_steps.told(book, now, cn)
+    return {
+        "pending": [_live(d, now) for d in book.of_agent(cn)],
+        "calls": {
+            "steps": [step._asdict() for step in steps],
+            "refused": {"code": refused[0], "reason": refused[1]} if refused else None,
+        },
+    }
 
 
 def _all(book: Book, now: Instant, id: str) -> Iterator[Row]:

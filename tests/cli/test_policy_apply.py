@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,18 +122,76 @@ def test_show_tells_each_policy_with_its_digest(cli: Cli, instance: Path, path: 
         assert "no policy is in force" in cli("policy", "show", *words).stderr
 
 
-def test_explain_without_a_file_is_about_what_is_in_force_and_accepted(cli: Cli, instance: Path, path: Path) -> None:
-    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": False}
-    write = a_definition("write", inputSchema=schema)
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": False}
+WRITE = a_definition("write", inputSchema=SCHEMA)
+STEPS = [{"number": 1, "text": "enrolled"}, {"number": 2, "text": "run-1 goes on"}, {"number": 3, "text": "0 run"}]
+
+
+def an_agent(refused: dict[str, str] | None = None, **changes: Any) -> tuple[int, Any]:
+    """The answer to agent_show, as far as a policy is explained by it."""
+    return 200, {"agents": [{"cn": "worker-a", "calls": {"steps": STEPS, "refused": refused}} | changes]}
+
+
+def explained(
+    cli: Cli, instance: Path, path: Path, *words: str, agent: tuple[int, Any], tools: list[dict[str, Any]]
+) -> Done:
     answers = {
         "admin_policy_show": in_force(instance=a_policy()),
-        "admin_tools_list": (200, {"servers": {"files": [a_tool(a_definition("write"), write)]}}),
+        "admin_agent_show": agent,
+        "admin_tools_list": (200, {"servers": {"files": tools}}),
     }
-    words = ("--json", "--config", instance, "--socket", path)
     with operator_socket(path, **answers):
-        good = cli("policy", "explain", "worker-a", "files.write", '{"path": "a"}', *words)
-        bad = cli("policy", "explain", "worker-a", "files.write", '{"other": "a"}', *words)
-        unknown = cli("policy", "explain", "worker-a", "files.read", "{}", *words)
-    assert json.loads(good.stdout)["outcome"] == "act", good.stderr
-    assert json.loads(bad.stdout)["outcome"] == "invalid_arguments", "the accepted schema, not the one of now"
-    assert json.loads(unknown.stdout)["outcome"] == "unknown_tool"
+        return cli("policy", "explain", "worker-a", *words, "--config", instance, "--socket", path)
+
+
+def test_explain_without_a_file_is_about_what_is_in_force_and_accepted(cli: Cli, instance: Path, path: Path) -> None:
+    def outcome(tool: str, arguments: str) -> str:
+        done = explained(cli, instance, path, tool, arguments, "--json", agent=an_agent(), tools=[a_tool(WRITE, WRITE)])
+        return str(json.loads(done.stdout)["outcome"])
+
+    assert outcome("files.write", '{"path": "a"}') == "act"
+    assert outcome("files.write", '{"other": "a"}') == "invalid_arguments"
+    assert outcome("files.read", "{}") == "unknown_tool"
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        (a_tool(a_definition("write"), WRITE), "tool_changed"),
+        (a_tool(WRITE), "unknown_tool"),
+        (a_tool(WRITE, WRITE) | {"state": "unavailable", "refused": "server_unavailable"}, "server_unavailable"),
+    ],
+    ids=["changed", "quarantined", "unavailable"],
+)
+def test_explain_says_what_a_call_of_a_tool_that_is_shut_gets(
+    cli: Cli, instance: Path, path: Path, row: dict[str, Any], code: str
+) -> None:
+    done = explained(cli, instance, path, "files.write", "{}", "--json", agent=an_agent(), tools=[row])
+    told = json.loads(done.stdout)
+    assert (told["outcome"], told["denied"], told["steps"][-1]["number"]) == (code, True, 4)
+
+
+def test_explain_shows_how_the_agent_stands_and_what_bars_it(cli: Cli, instance: Path, path: Path) -> None:
+    words, tools = ("files.write", '{"path": "a"}'), [a_tool(WRITE, WRITE)]
+    good = explained(cli, instance, path, *words, agent=an_agent(), tools=tools).stdout.splitlines()
+    assert good[:3] == ["1  enrolled", "2  run-1 goes on", "3  0 run"]
+    assert (good[3][:3], good[-1].split()[0]) == ("4  ", "act")
+    barred = an_agent({"code": "budget_exceeded", "reason": "tool_calls 5/5"})
+    lines = explained(cli, instance, path, *words, agent=barred, tools=tools).stdout.splitlines()
+    assert (lines[:-1], lines[-1]) == (good[:-1], "denied    budget_exceeded: tool_calls 5/5")
+    done = explained(cli, instance, path, *words, "--json", agent=barred, tools=tools)
+    told = json.loads(done.stdout)
+    assert (told["outcome"], told["denied"], told["reason"]) == ("budget_exceeded", True, "tool_calls 5/5")
+    assert [step["number"] for step in told["steps"]][:4] == [1, 2, 3, 4]
+
+
+def test_explain_says_what_is_not_known_of_the_agent(cli: Cli, instance: Path, path: Path) -> None:
+    words, tools = ("files.write", '{"path": "a"}'), [a_tool(WRITE, WRITE)]
+    nobody = explained(cli, instance, path, *words, agent=(200, {"agents": []}), tools=tools)
+    assert nobody.stdout.splitlines()[0] == "1  nobody is enrolled as worker-a: what follows is as if somebody were"
+    untold = explained(cli, instance, path, *words, agent=an_agent(calls=None), tools=tools)
+    assert ("steps 1 to 3 are left out" in untold.stderr, untold.stdout[:3]) == (True, "4  ")
+    (cli.folder / "one.yaml").write_text(FILE)
+    offline = cli("policy", "explain", "worker-a", *words, "--policy", "one.yaml")
+    assert offline.stdout[:3] == "4  "
+    assert "with --policy: how worker-a stands is not known here, so steps 1 to 3 are left out" in offline.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from broker.errors import Malformed
 from broker.rules.authority.judge import judge
 from broker.rules.authority.judgement import Call, Deny, Judgement, Unresolved
 from broker.wire import catalogue
@@ -14,14 +15,21 @@ from broker.wire.strict_json import JsonValue
 
 
 def consider(
-    tools: Mapping[str, PinnedTool] | None, layers: Sequence[Policy], agent: Cn, tool: str, arguments: JsonValue
+    tools: Mapping[str, PinnedTool | str] | None, layers: Sequence[Policy], agent: Cn, tool: str, arguments: JsonValue
 ) -> Judgement:
     """The daemon's own judgement of a call that nobody makes. Raises Malformed for a bare name without a catalogue.
 
-    tools: the accepted tools; None where they are not known: then the tool is taken for one that takes anything.
+    tools: the accepted tools, or the word why one is shut; None where they are not known: then the tool is taken for
+    one that takes anything.
     """
-    pinned = tools.get(tool, Unresolved.UNKNOWN_TOOL) if tools is not None else catalogue.assumed(tool)
-    return judge(pinned, layers, Call(agent, tool, arguments))
+    found = tools.get(tool, Unresolved.UNKNOWN_TOOL) if tools is not None else catalogue.assumed(tool)
+    return judge(found if isinstance(found, PinnedTool) else _shut(found), layers, Call(agent, tool, arguments))
+
+
+def _shut(word: str) -> Unresolved:
+    if word not in {*Unresolved}:
+        raise Malformed("tools", f"expected one of {', '.join(Unresolved)}")
+    return Unresolved(word)
 
 
 def outcome(judgement: Judgement) -> str:

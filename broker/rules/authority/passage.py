@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from broker.errors import Malformed, Reason
-from broker.rules import identity
-from broker.rules.authority import asking, budgets, spans
+from broker.rules.authority import asking, caller_steps, spans
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import Act, ActState, Claim, Run, Signed
 from broker.rules.authority.judge import judge
 from broker.rules.authority.judgement import Call, Code, Deny, Judgement, Unresolved
-from broker.rules.authority.resolving import resolved
+from broker.rules.authority.resolving import as_defined
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.rules.decision import Decision
@@ -28,8 +26,6 @@ from broker.wire.frozen import freeze
 from broker.wire.names import Cn, Digest, Generation, Instant
 from broker.wire.records import Draft
 from broker.wire.verified import Standing
-
-MAX_IN_FLIGHT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +82,17 @@ def pass_on(book: Book, now: Instant, *, passing: Passing) -> Decision[Answer]:
     """Claim the call, or say what it lacks. Refused with a reason, or answered with what the agent is to do."""
     caller, call = passing.caller, passing.call
     asked = Asked("agent", caller.cn, "call", call.tool)
-    if bar := identity.barred(book, caller, now):
-        return asked.refuse(bar)
-    if bar := identity.stale(book, caller):
-        return asked.refuse(bar)
-    ledger = book.ledger
-    if ledger.stopped_at:
-        return asked.refuse(Reason.EMERGENCY_STOP, "the operator has stopped everything for now")
+    if bar := caller_steps.who_bar(book, now, caller):
+        return asked.refuse(*bar)
     if known := _known(book, passing):
         if (known.tool, known.args_digest) != (call.tool, _digest(call)):
             return asked.refuse(Reason.CALL_ID_CONFLICT, "this call_id named another call")
         return Decision((), Repeated(known))
-    layers = ledger.layers(scopes_of(book, caller.cn))
-    run = started_run(book, caller)
-    if run and run.stopped:
-        return asked.refuse(Reason.RUN_STOPPED, f"the run is over ({run.stopped}): the operator has to begin another")
-    if over := budgets.exceeded(run, layers, now):
-        return asked.refuse(*over)
-    if sum(ledger.claims[id].cn == caller.cn for id in ledger.running) >= MAX_IN_FLIGHT:
-        return asked.refuse(Reason.RATE_LIMITED, f"{MAX_IN_FLIGHT} calls are running")
-    judgement = judge(_pinned(book, passing), layers, call)
+    layers = book.ledger.layers(scopes_of(book, caller.cn))
+    run = caller_steps.started_run(book, caller)
+    if bar := caller_steps.run_bar(run, layers, now) or caller_steps.rate_bar(book, caller):
+        return asked.refuse(*bar)
+    judgement = judge(as_defined(book.ledger, call.tool, passing.resolved), layers, call)
     if not passing.looked and not isinstance(judgement.decision, Deny):
         return Decision((), LookFirst())
     decision = _decide(book, now, passing, judgement, run, asked)
@@ -142,19 +129,6 @@ def _unsigned(
     if book.ledger.holds(passing.caller.cn, passing.call_id, size_bytes, now):
         return None
     return asked.refuse(Reason.RATE_LIMITED, "what is kept of arguments and answers in a day is used up; try later")
-
-
-def _pinned(book: Book, passing: Passing) -> PinnedTool | Unresolved:
-    """What was accepted, where the server's definition is that one."""
-    server, _, name = passing.call.tool.partition(".")
-    accepted = resolved(book.ledger, server, name)
-    if accepted is Unresolved.UNKNOWN_TOOL:
-        return accepted
-    if isinstance(passing.resolved, Unresolved):
-        return passing.resolved
-    if isinstance(accepted, PinnedTool) and passing.resolved.digest == accepted.digest:
-        return accepted
-    return Unresolved.TOOL_CHANGED
 
 
 def _known(book: Book, passing: Passing) -> Claim | None:
@@ -272,8 +246,3 @@ def _claim(
     )  # fmt: skip
     claimed = Claimed(passing.ids.claim, passing.resolved, judgement.frozen.raw)
     return Decision((*started, Draft(fact, (judgement.frozen.raw,))), claimed)
-
-
-def started_run(book: Book, caller: Caller) -> Run | None:
-    """The run that this identity is in."""
-    return book.ledger.runs.get(book.ledger.run_of.get((caller.cn, caller.generation), ""))

@@ -12,3 +12,12 @@ def resolved(ledger: Ledger, server: str, name: str) -> PinnedTool | Unresolved:
     if (tool := ledger.tool(server, name)) is None:
         return Unresolved.UNKNOWN_TOOL
     return Unresolved.TOOL_CHANGED if (server, name) in ledger.changed else tool
+
+
+def as_defined(ledger: Ledger, tool: str, defined: PinnedTool | Unresolved) -> PinnedTool | Unresolved:
+    """By its name in policies. defined: as its server has it now, or why that is not known."""
+    server, _, name = tool.partition(".")
+    accepted = resolved(ledger, server, name)
+    if isinstance(accepted, Unresolved) or isinstance(defined, Unresolved):
+        return accepted if isinstance(accepted, Unresolved) else defined
+    return accepted if defined.digest == accepted.digest else Unresolved.TOOL_CHANGED
