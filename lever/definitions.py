@@ -23,6 +23,26 @@ def name_of(row: Row) -> str:
     return str(row.get("tool")).partition(".")[2]
 
 
+def judged(server: str, row: Row) -> Row:
+    """The row; as that of a tool which must not be accepted, where no call could be judged by its schema: each would be
+    refused. A definition that hides something is told of when it is to be accepted."""
+    from broker import offline
+    from broker.wire import catalogue, server_identity
+
+    if not row.get("definition"):
+        return row
+    try:
+        tool = catalogue.pin(server, row["definition"], server_identity.read(row.get("identity")))
+    except Malformed:
+        return row
+    try:
+        offline.check_tool(tool)
+    except Malformed as error:
+        why = f"every call of it would be refused: {error}"
+        return row | {"state": UNACCEPTABLE, "why": why, "digest": None, "identity": None, "definition": None}
+    return row
+
+
 def chosen(server: str, rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     """Those of these names; without names all that are not accepted as they stand. Raises CliError for unknown ones,
     and for those that must not be accepted."""

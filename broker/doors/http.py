@@ -60,12 +60,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. With `stream`, its pieces follow as they come and `body` is not used."""
+    """An answer. With `stream`, its pieces follow as they come and `body` is not used.
+
+    A stream ends with its reader or the door, unless it is_answer: that is work, which nobody's leaving stops and a
+    closing door lets finish, like any other.
+    """
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
     stream: AsyncIterator[bytes] | None = None
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +220,8 @@ async def _answer(scope: Scope, send: Send, response: Response, extra: Extra) ->
         return
     await send({"type": "http.response.start", "status": response.status, "headers": (kind, *extra)})
     await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head leaves before the first piece
-    await scope["peer"].wait(_pump(response.stream, send))
+    pumped = _pump(response.stream, send)
+    await (pumped if response.is_answer else scope["peer"].wait(pumped))
     await send({"type": "http.response.body", "body": b""})
 
 

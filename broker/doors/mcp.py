@@ -1,7 +1,8 @@
 """POST /mcp on the agent door: Streamable HTTP over mutual TLS, for clients that can show a certificate.
 
 The SDK answers, in JSON and without sessions; this door has judged caller, method, type, size and JSON before. It is
-loaded by the first call: it takes a second that no other caller shall wait for.
+loaded by the first call: it takes a second that no other caller shall wait for. A call that waits becomes a stream of
+events where its client asked for progress (mcp_progress.py).
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.doors import mcp_progress
 from broker.doors.agent import AgentDoor
 from broker.doors.http import Request, Response, Route
 from broker.doors.tools import ToolRoutes
 from broker.errors import Refused
 from broker.rules import identity
-from broker.wire import bodies, strict_json
+from broker.wire import bodies, progress
 from broker.wire.strict_json import JsonValue
 
 if TYPE_CHECKING:
@@ -45,11 +47,12 @@ class Mcp(Protocol):
 
 @dataclass(slots=True)
 class McpRoute:
-    """One route, and the SDK behind it once somebody has called."""
+    """One route, and the SDK behind it once somebody has called. every_s: how often who asked hears of progress."""
 
     door: AgentDoor
     tools: ToolRoutes
     version: str
+    every_s: float = progress.EVERY_S
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _mcp: Mcp | None = None
     _running: asyncio.Task[None] | None = None
@@ -69,11 +72,10 @@ class McpRoute:
         if why := identity.stale(self.door.turn.book, caller):
             raise Refused(why)
         await self.door.limit("mcp", caller)
-        message = strict_json.parse(request.body, "body", max_bytes=MAX_BODY_BYTES)
-        mcp = self._mcp or await self._load()
-        if (response := await mcp.called(request, caller, message)) is not None:
-            return response
-        return await _bridged(mcp.manager, request, caller, message)
+        message = bodies.mcp_body(request.body)
+        answer = _answer(self._mcp or await self._load(), request, caller, message)
+        asked = mcp_progress.asked(message, request.headers)
+        return await (mcp_progress.answered(answer, asked, self.every_s) if asked else answer)
 
     async def _load(self) -> Mcp:
         async with self._loading:
@@ -91,6 +93,12 @@ async def _run(manager: Manager, ready: asyncio.Event) -> None:
     async with manager.run():
         ready.set()
         await asyncio.Event().wait()
+
+
+async def _answer(mcp: Mcp, request: Request, caller: Caller, message: JsonValue) -> Response:
+    if (response := await mcp.called(request, caller, message)) is not None:
+        return response
+    return await _bridged(mcp.manager, request, caller, message)
 
 
 def _headers(request: Request) -> list[tuple[bytes, bytes]]:

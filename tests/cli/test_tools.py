@@ -114,6 +114,40 @@ def test_a_tool_that_must_not_be_accepted_says_why_and_bars_no_other(cli: Cli, i
         assert undisguised(text)
 
 
+BOMB = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(20)} | {"d20": {}}
+
+
+@pytest.mark.promise("P11", "P22")
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"$ref": "#/$defs/d0", "$defs": BOMB}, "has one value looked at more than 10000 times"),
+        ({"properties": {"a": {"pattern": "((a{100}){100}){100}"}}}, "is no JSON Schema that stands by itself"),
+        ({"properties": {f"a{n}": {"pattern": "a"} for n in range(257)}}, "has more than 256 patterns"),
+        ({"properties": {"a": {"type": "sting"}}}, "is no JSON Schema that stands by itself"),
+        ({"$ref": "https://example.org/schema"}, "names a definition that is not there"),
+    ],
+    ids=["bomb", "pattern", "patterns", "no schema", "elsewhere"],
+)
+@pytest.mark.parametrize("before", [False, True])
+def test_a_tool_that_no_call_could_use_says_why_and_bars_no_other(
+    cli: Cli, instance: Path, path: Path, schema: dict[str, Any], why: str, before: bool
+) -> None:
+    """Also one that was accepted: by an older release, say."""
+    bad = a_definition("bad", inputSchema={"type": "object", **schema})
+    rows = [a_tool(bad, bad if before else None), a_tool(READ)]
+    listed, _ = tools(cli, instance, path, "list", "files", rows=rows)
+    assert [line.split()[1] for line in listed.stdout.splitlines()[1:]] == ["unacceptable", "quarantined"]
+    diff, _ = tools(cli, instance, path, "diff", "files", "bad", rows=rows)
+    named, broker = tools(cli, instance, path, "accept", "files", "bad", rows=rows)
+    assert (named.status, "/admin/tools_accept" in [route for route, _ in broker.asked]) == (Exit.REFUSED, False)
+    done, broker = tools(cli, instance, path, "accept", "files", rows=rows)
+    assert done.status == 0, done.stderr
+    assert [tool.name for tool in accepted.parse(attached(broker, instance))[1]] == ["read"]
+    for text in (listed.stderr, diff.stdout, named.stderr, done.stderr):
+        assert f"must not be accepted: every call of it would be refused: inputSchema: {why}" in text
+
+
 def test_a_server_that_can_not_be_read_is_told_with_its_own_last_words(cli: Cli, instance: Path, path: Path) -> None:
     told = {"why": "it ended with exit status 1", "said": f"bwrap: execvp /opt/x{HOSTILE}: No such file or directory"}
     answer = {"servers": {"git": [], "files": [a_tool(READ, READ)]}, "unavailable": {"git": told}}
@@ -156,8 +190,6 @@ def test_accept_by_name_takes_no_others(cli: Cli, instance: Path, path: Path) ->
         {"inputSchema": {"type": "object", "properties": {"a\u202e": {}}}},
         {"inputSchema": {"type": "object", "description": "\u2063"}},
         {"annotations": {"title": "\u200d"}},
-        {"inputSchema": {"type": "object", "properties": {"a": {"type": "sting"}}}},
-        {"inputSchema": {"type": "object", "$ref": "https://example.org/schema"}},
         {"inputSchema": {"type": "string"}},
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.wire import directive_tools
+from broker.wire.progress import EVERY_S
 from tests.authority.desk import Desk
 from tests.mcp.conftest import BROKERED, text_of
 from tests.mcp.test_brokered import BAD, ECHO, GOOD, refused, typed
@@ -16,6 +18,8 @@ from tests.mcp.test_http import MODES, NEWER, connected, posted
 from tests.rig import Agent
 
 ARGUMENTS = {"to": "mara@example.org", "copies": 2}
+UNREADABLE = [value for value in BAD if not value.removeprefix(b"-").isdigit()]
+"""An integer that is too large is read, and refused with its place: test_failing_calls.py."""
 
 
 @pytest.fixture
@@ -50,6 +54,22 @@ async def test_a_call_waits_for_the_operator_and_is_carried_out_once(agent: Agen
         refused(await client.call_tool("lease_request", {"account": 7}), "invalid_arguments")
         failed = await client.call_tool("r__fails", {})
         assert (failed.is_error, text_of(failed)) == (True, "no such branch")
+
+
+async def test_who_waits_for_the_operator_hears_of_it(agent: Agent, office: Desk) -> None:
+    """The first sign of life, and only then does the operator answer. In small: test_progress_http.py."""
+    told = list[float]()
+    async with connected(agent) as client:
+        asked = refused(await client.call_tool("s__echo", ARGUMENTS), "consent_required")
+
+        async def hear(seconds: float, *words: Any) -> None:
+            told.append(seconds)
+            assert (await asyncio.to_thread(office.approve, asked["request_id"])).status_code == 200
+
+        meta: Any = {"lever.dev/wait_s": 30}
+        done = await client.call_tool("s__echo", ARGUMENTS, progress_callback=hear, meta=meta)
+    assert json.loads(text_of(done))["params"]["arguments"] == ARGUMENTS
+    assert told[0] == EVERY_S
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -101,7 +121,7 @@ def sorted_keys(value: Any) -> Any:
 
 
 @pytest.mark.promise("P31", "P36")
-@pytest.mark.parametrize("value", BAD, ids=lambda value: value[:16].decode())
+@pytest.mark.parametrize("value", UNREADABLE, ids=lambda value: value[:16].decode())
 def test_a_value_that_readers_read_differently_is_a_bad_message(agent: Agent, value: bytes) -> None:
     assert said(agent, value).status_code == 400
 

@@ -123,6 +123,27 @@ def test_a_schema_that_looks_at_a_value_without_end_refuses_every_call(schema: d
     assert (told.code, told.pointer) == (Code.INVALID_ARGUMENTS, "inputSchema")
 
 
+@pytest.mark.promise("P11")
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"properties": {f"b{n}": {"pattern": "^b$"} for n in range(256)}},
+        {"$defs": {"b": {"patternProperties": {f"^b{n}$": {} for n in range(256)}}}},
+        {"properties": {"b": {"pattern": "((a{100}){100}){100}"}}},
+        {"properties": {"b": {"pattern": "(a{100}){300}"}}},
+    ],
+    ids=["many", "many of names", "no library's size", "one that compiles to megabytes"],
+)
+def test_patterns_that_take_long_to_compile_refuse_every_call(more: dict[str, Any]) -> None:
+    """Each of these in its thousands is seconds of the broker at the tool's first call."""
+    few = {"properties": {"a": {"pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|^\\w{1,255}$"}}}
+    assert outcome(ask(tool(schema=few), one_tool(READ), {"a": "b"})) == "automatic"
+    many = {**few, **more, "properties": few["properties"] | more.get("properties", {})}
+    told = ask(tool(schema=many), one_tool(READ), {"a": "b"}).decision
+    assert isinstance(told, Deny)
+    assert (told.code, told.pointer) == (Code.INVALID_ARGUMENTS, "inputSchema")
+
+
 @pytest.mark.parametrize(
     "reference",
     ["#/$defs/b~1c", "#/$defs/b%7E1c", "#named", "https://a.example/s#named", "https://a.example/s#/$defs/b~1c"],

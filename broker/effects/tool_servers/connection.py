@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
@@ -38,7 +38,8 @@ from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Done, Failed, NotSent, Outcome, Unknown
 from broker.wire import catalogue as definitions
 from broker.wire import server_identity
-from broker.wire.catalogue import PinnedTool
+from broker.wire.catalogue import Listing, PinnedTool
+from broker.wire.server_identity import ServerIdentity
 from broker.wire.strict_json import JsonObject
 
 START_S = 30.0
@@ -60,10 +61,11 @@ class _Whole(RootModel[dict[str, Any]]):
 
 
 class Connection:
-    """way: opens its streams. Everything runs in one task. That the server's tools changed is believed of this
-    connection alone: others have their own, and one holder's process is not to keep another's from its calls."""
+    """way: opens its streams; room: for one list of this server's at a time to be read, whoever's connection it came
+    over. Everything runs in one task. That the server's tools changed is believed of this connection alone: others have
+    their own, and one holder's process is not to keep another's from its calls."""
 
-    def __init__(self, way: Way, idle_s: float) -> None:
+    def __init__(self, way: Way, idle_s: float, room: asyncio.Lock) -> None:
         self.used = 0
         self.in_hand = 0
         self.failed = False
@@ -73,6 +75,7 @@ class Connection:
         self._changes = 0
         self._looking = asyncio.Lock()
         self._way = way
+        self._room = room
         self._idle_s = idle_s
         self._idle: asyncio.TimerHandle | None = None
         self._free = asyncio.Event()
@@ -122,9 +125,9 @@ class Connection:
                     raw = await catalogue.definitions(self.page)
             except TimeoutError as error:
                 raise NotSent(f"its tools can't be listed: no answer came within {START_S:g} s") from error
-            _learn(self._opened.result(), raw)
             identity = server_identity.of(self.server.get("name", ""), self.server.get("version", ""), reached)
-            look = Look(at, definitions.listing(server, identity, raw))
+            async with self._room:
+                look = Look(at, await asyncio.to_thread(_listing, self._opened.result(), server, identity, raw))
             if self._changes == before:  # else it is out of date already
                 self.look = look
             return look
@@ -319,6 +322,12 @@ async def _unread(session: ClientSession, request: Request) -> dict[str, Any]:
     options: CallOptions = {}
     session._stamp(data, options)
     return await session._dispatcher.send_raw_request(data["method"], data.get("params"), options)
+
+
+def _listing(session: ClientSession, server: str, identity: ServerIdentity, raw: Sequence[object]) -> Listing:
+    """What the list says, and what the session has to know of it. In a thread: a hostile list takes long."""
+    _learn(session, raw)
+    return definitions.listing(server, identity, raw)
 
 
 def _learn(session: ClientSession, listed: Iterable[object]) -> None:

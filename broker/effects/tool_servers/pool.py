@@ -74,6 +74,7 @@ class ToolServers:
         self._current: dict[_Key, Connection] = {}
         self._all: set[Connection] = set()
         self._failures: dict[_Key, _Failures] = {}
+        self._rooms = {name: asyncio.Lock() for name in servers}
         self._uses = 0
         self._stopped = False
 
@@ -176,7 +177,7 @@ class ToolServers:
             if len(self._all) < self._most:
                 break
             await self._make_room()
-        connection = Connection(lambda link: self._way(key[0], server, link), server.idle_s)
+        connection = Connection(lambda link: self._way(key[0], server, link), server.idle_s, self._rooms[key[0]])
         self._current[key] = connection
         self._all.add(connection)
         connection.task.add_done_callback(lambda _: self._ended(key, connection))

@@ -23,7 +23,8 @@ _OPEN = ("additionalProperties", "unevaluatedProperties", "patternProperties")
 _JOINED = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies")
 _BACKTRACKS = 10_000
 """Steps of one pattern; when they are used up the value does not fit, under `not` either."""
-
+_PATTERN_BYTES = 1 << 18
+"""One pattern, compiled: `^\\w{1,255}$` takes a few KiB, `(a{100}){100}` more than this."""
 
 _ABOUT_ALL = ("$schema", "$id", "$defs", "definitions")
 """What any part of a schema may need of the whole."""
@@ -92,7 +93,7 @@ class Schema:
                 validate_formats=False,
                 # Nothing is fetched, from no network and no disk; and a pattern can't take for ever.
                 offline=True,
-                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
+                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_PATTERN_BYTES),
             )
         except (ValueError, jsonschema_rs.ReferencingError) as error:  # ValidationError is a ValueError
             raise Malformed("inputSchema", "is no JSON Schema that stands by itself") from error

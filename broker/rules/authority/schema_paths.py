@@ -1,5 +1,6 @@
 """How often a schema can have one and the same value looked at, known before any value is: two small definitions that
-each name the next one twice are a million looks after twenty of them."""
+each name the next one twice are a million looks after twenty of them. And how many patterns it has: 3,000 of them in
+130 KB took ten seconds to compile."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from broker.errors import Malformed
 from broker.wire.strict_json import JsonObject, shown
 
 MOST: Final = 10_000
+MOST_PATTERNS: Final = 256
 _ONE = ("not", "if", "then", "else", "$ref", "$dynamicRef", "$recursiveRef")
 _SEVERAL = ("allOf", "anyOf", "oneOf")
 _NAMED = ("dependentSchemas", "dependencies")
@@ -18,7 +20,10 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def check(schema: JsonObject) -> None:
-    """Raises Malformed for a schema that has a value looked at more than MOST times, or of which that can't be told."""
+    """Raises Malformed for a schema that has a value looked at more than MOST times, or of which that can't be told, or
+    that has more than MOST_PATTERNS."""
+    if sum(map(_patterns, _nodes(schema))) > MOST_PATTERNS:
+        raise Malformed("inputSchema", f"has more than {MOST_PATTERNS} patterns")
     try:
         paths = _Paths(schema)
         most = max(paths.of(node) for node in _nodes(schema))
@@ -91,6 +96,11 @@ class _Paths:
             else:
                 raise Malformed("inputSchema", f"names a definition that is not there: {shown(reference)}")
         return found
+
+
+def _patterns(node: dict[str, Any]) -> int:
+    by_name = node.get("patternProperties")
+    return isinstance(node.get("pattern"), str) + (len(by_name) if isinstance(by_name, dict) else 0)
 
 
 def _nodes(schema: JsonObject) -> Iterator[dict[str, Any]]:

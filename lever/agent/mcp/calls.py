@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.errors import Malformed
 from broker.wire import directive_tools as tools
-from broker.wire import names
+from broker.wire import names, tool_results
 from broker.wire.bodies import MAX_ID_CHARS
 from broker.wire.names import DirectiveId, Instant
 from broker.wire.times import SECOND
@@ -65,7 +65,7 @@ class Desk:
         """The result of a brokered tool, a refusal too. Without a call_id each call is another. Raises AgentFailure,
         Malformed."""
         if len(name) > MAX_ID_CHARS:
-            raise Malformed("tool", "there is none of that name")
+            raise Malformed("tool", tool_results.NO_SUCH_TOOL)
         with connected(self.folder, self.clock()) as door:
             return calling.call(door, name, arguments, call_id or self.draw(), wait_s, sleep=self.sleep)
 

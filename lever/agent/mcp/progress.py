@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 import anyio
 
 from broker.errors import Malformed
+from broker.wire.progress import MESSAGE
 from lever.agent.failures import AgentFailure
 
-EVERY_S = 5.0
 T = TypeVar("T")
 
 
@@ -44,4 +44,4 @@ async def _tell(session: Session, every_s: float) -> None:
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # who left stops no call
         for times in count(1):
             await anyio.sleep(every_s)
-            await session.report_progress(times * every_s, message="the call is under way, or waits for the operator")
+            await session.report_progress(times * every_s, message=MESSAGE)

@@ -15,6 +15,7 @@ from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool
 from broker.errors import Malformed
 from broker.wire import directive_tools as tools
 from broker.wire import mcp_shapes
+from broker.wire.progress import EVERY_S
 from lever.agent.failures import AgentFailure
 from lever.agent.mcp import progress
 from lever.agent.mcp.calls import Desk, words
@@ -42,7 +43,7 @@ async def _serve(desk: Desk, version: str) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-def build(desk: Desk, version: str, progress_every_s: float = progress.EVERY_S) -> Server[Any]:
+def build(desk: Desk, version: str, progress_every_s: float = EVERY_S) -> Server[Any]:
     """The server, whatever it is joined to."""
     directive_tools = [Tool.model_validate(tool) for tool in tools.TOOLS]
     room, brokered_room = anyio.CapacityLimiter(CALLS_AT_ONCE), anyio.CapacityLimiter(BROKERED_AT_ONCE)
