@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,29 +18,58 @@ MODEL = (ROOT / "docs" / "THREAT_MODEL.md").read_text()
 TABLES, TRIED = MODEL.split("## What was tried")
 HEADS = ("| attack", "| promise", "| case")
 ROWS = [line for line in TABLES.splitlines() if line.startswith("| ") and not line.startswith(HEADS)]
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 LATER = re.compile(r"issue on (a hostile world|agents|authority|proof) \|$")
 
 
-def functions_of(path: str) -> set[str]:
+@cache
+def marks_of(path: str) -> dict[str, set[str]]:
+    """The promises that each function of a file is marked with, by itself or with the whole file."""
     tree = ast.parse((ROOT / path).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    whole = [node.value for node in tree.body if isinstance(node, ast.Assign) and _named(node.targets[0], "pytestmark")]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {one.name: {*_promises(*whole, *one.decorator_list)} for one in functions}
+
+
+def _promises(*marked: ast.expr) -> Iterator[str]:
+    for node in itertools.chain.from_iterable(map(ast.walk, marked)):
+        if isinstance(node, ast.Call) and _named(node.func, "pytest.mark.promise"):
+            yield from map(ast.literal_eval, node.args)
+
+
+def _named(node: ast.expr, name: str) -> bool:
+    return ast.unparse(node) == name
+
+
+def functions_of(path: str) -> set[str]:
+    return {*marks_of(path)}
 
 
 def test_what_broke_once_names_a_test_that_exists() -> None:
     broke = [line for line in TRIED.splitlines() if line.startswith("| ") and "| broke: " in line]
     assert len(broke) > 10
     for row in broke:
-        (named,) = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
+        (named,) = NAMED.findall(row)
         assert named[1] in functions_of(named[0]), row
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
 def test_every_row_names_a_test_that_exists_or_the_issue_that_brings_it(row: str) -> None:
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
+    named = NAMED.findall(row)
     assert named or LATER.search(row), row
     assert "issue on a hostile world" not in row, "that one is closed"
     for path, name in named:
         assert name in functions_of(path), f"{path} has no {name}"
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.startswith("| P")], ids=lambda row: row.split("|")[1].strip()
+)
+def test_every_test_that_a_promise_names_is_marked_with_it(row: str) -> None:
+    """So `-m` and the reports of a promise come to the same tests as its row."""
+    promise = row.split("|")[1].strip()
+    unmarked = [name for path, name in NAMED.findall(row) if promise not in marks_of(path).get(name, ())]
+    assert unmarked == [], f"not marked with {promise}"
 
 
 def test_every_promise_and_every_attack_has_its_row() -> None:

@@ -341,6 +341,48 @@ MUTANTS = [
         "    if not is_who_asked or request.state", "    if request.state",
         f"{AUTHORITY}/test_settled.py::test_a_successor_is_told_nothing_of_it",
     ),
+    Mutant(
+        "P9", "an id may be words", "broker/wire/pointer.py",
+        "    safe = names.directive_id(id)\n", "    safe = id\n",
+        "tests/wire/test_pointer.py::test_an_id_with_other_letters_makes_no_sentence",
+    ),
+    Mutant(
+        "P17", "a key on any curve", "broker/trust/csr.py",
+        'key.curve.name not in ("secp256r1", "secp384r1")', "not key.curve.name",
+        "tests/trust/test_certificates.py::test_every_other_key_and_every_other_shape_is_refused",
+    ),
+    Mutant(
+        "P19", "what no list names is allowed", "broker/rules/authority/judge.py",
+        "    if known.plan.is_denied:\n", "    if known.plan.is_denied and known.plan.place.entry is not None:\n",
+        "tests/policy/test_judge.py::test_a_tool_in_no_list_is_refused_and_so_is_every_tool_without_a_policy",
+    ),
+    Mutant(
+        "P20", "a signature counts for ever", "broker/rules/authority/passage.py",
+        " and act.not_before_at <= now < act.expires_at]", " and act.not_before_at <= now]",
+        f"{CELLS}::test_an_act_in_each_situation",
+    ),
+    Mutant(
+        "P27", "bytes and their digest may disagree", "broker/wire/frame.py",
+        "    if own != bytes(data[offset + HEAD_BYTES + size : offset + whole]):\n", "    if False:\n",
+        "tests/journal/test_damage.py::test_every_altered_byte_is_found_at_its_frame_and_refused",
+    ),
+    Mutant(
+        "P29", "refusals are counted no more", "broker/rules/refusals.py",
+        "        counts[said] = counts.get(said, 0) + 1\n", "",
+        "tests/rules/test_refusals.py::test_ever_new_subjects_cost_few_records_and_each_refusal_is_counted",
+    ),
+    Mutant(
+        "P35", "an identity is written in its place", "lever/agent/disk.py",
+        "    disk.write(beside, content)\n    disk.rename(beside, path)\n", "    disk.write(path, content)\n",
+        "tests/agent/test_enrolment.py::test_a_crash_at_any_step_leaves_the_old_identity_or_the_new_one",
+    ),
+    Mutant(
+        "P36", "the caller's own spelling is forwarded", "broker/rules/authority/passage.py",
+        "    claimed = Claimed(passing.ids.claim, passing.resolved, judgement.frozen.raw)\n",
+        "    spelt = __import__('json').dumps(passing.call.arguments).encode()\n"
+        "    claimed = Claimed(passing.ids.claim, passing.resolved, spelt)\n",
+        f"{AUTHORITY}/test_evasions.py::test_upstream_gets_the_frozen_arguments_and_not_the_callers_message",
+    ),
 ]
 # fmt: on
 

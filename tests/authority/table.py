@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from broker.errors import Reason
 from broker.rules import admin, admit, consume, identity, image
-from broker.rules.authority import closing, consent, leases, ledger_image, orders, passage
+from broker.rules.authority import caller_steps, closing, consent, leases, ledger_image, orders, passage
 from broker.rules.authority.asking import ConsentRequired
 from broker.rules.authority.entries import Act, Claim, Lease, Run
 from broker.rules.authority.judgement import Call, Unresolved
@@ -106,7 +106,7 @@ class Table:
         if decision.noted:
             self.noted.append(decision.noted)
         if decision.refused:
-            self.said = str(decision.refused)
+            self.said, self.hint = str(decision.refused), decision.refused.hint
             return decision.refused.reason
         return decision.answer  # type: ignore[return-value]
 
@@ -270,7 +270,7 @@ class Table:
         return self.take(closing.lapse(self.book, self.at, elapsed_s=elapsed_s or {}, waited_s=waited_s or {}))
 
     def run(self, cn: Cn = A) -> Run:
-        found = passage.started_run(self.book, caller(cn, self.generation(cn)))
+        found = caller_steps.started_run(self.book, caller(cn, self.generation(cn)))
         assert found
         return found
 

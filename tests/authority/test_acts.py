@@ -21,6 +21,7 @@ def test_a_signed_call_is_executed_once_and_a_second_needs_another_signature(off
     assert code(call(agent, "s__echo", {"a": "x", "b": 1})) == "consent_required"
 
 
+@pytest.mark.promise("P19")
 def test_a_tool_in_no_list_and_a_denied_one_are_refused(office: Desk) -> None:
     agent = office.rig.enrol("denied-a")
     assert code(call(agent, "s__child")) == "denied_by_default"

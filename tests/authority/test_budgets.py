@@ -57,6 +57,7 @@ def test_a_restart_forgets_nothing_of_it(table: Table) -> None:
     limited(table, max_tool_calls=2, max_cost_cents=100)
     table.call("list")
     report(table, cost_micro=500_000)
+    assert table.last(UsageReported).caller == operator("usage").caller, "nobody signs them"
     table.restart()
     table.done("list")
     assert table.call("list") == Reason.BUDGET_EXCEEDED

@@ -6,7 +6,8 @@ import pytest
 
 from broker.errors import Reason
 from broker.rules.authority.asking import ConsentRequired
-from broker.rules.authority.passage import MAX_IN_FLIGHT, Claimed, Repeated
+from broker.rules.authority.caller_steps import MAX_IN_FLIGHT
+from broker.rules.authority.passage import Claimed, Repeated
 from broker.wire.act_records import CallClaimed
 from tests.authority.table import SEND, Table
 from tests.proof.cast import A, B

@@ -126,7 +126,8 @@ def test_a_receipt_tells_whether_the_security_key_was_touched(office: Desk, open
     assert sent(call(agent, "s__echo", {"path": "/srv/t"})) == {"path": "/srv/t"}
     (receipt,) = [one for one in receipts(lever, "--gestures") if one["agent"]["cn"] == agent.cn]
     policy = f"policy {receipt['policies'][0]['digest'][:12]}"
-    assert receipt["gestures"] == {"act": "touch and PIN", policy: "no gesture: the key can't tell"}
+    plain = "no gesture: the key can't tell"
+    assert receipt["gestures"] == {"act": "touch and PIN", policy: plain, "tools of s": plain}
     assert "gesture       touch and PIN\n" in lever("receipt", "show", receipt["claim"]).stdout
     assert "     act: touch and PIN\n" in lever("receipt", "verify").stdout
 
@@ -168,6 +169,13 @@ def test_the_policy_in_force_explains_a_call(office: Desk, opened: Cli) -> None:
     assert done.stdout.splitlines()[-1].startswith("act"), done.stderr
     done = opened("policy", "explain", "anyone", "s.fails", "{}", "--json")
     assert told(done)["outcome"] == "denied_by_rule"
+    office.rig.enrol("explained-a")
+    words = ("policy", "explain", "explained-a", "s.echo", '{"path": "/a"}', "--json")
+    good = told(opened(*words))
+    assert (good["outcome"], [step["number"] for step in good["steps"]][:4]) == ("act", [1, 2, 3, 4])
+    assert opened("agent", "pause", "explained-a").status == 0
+    barred = told(opened(*words))
+    assert (barred["outcome"], barred["steps"][0]) == ("agent_paused", {"number": 1, "text": "agent_paused"})
 
 
 def test_stop_all_needs_no_key_and_resume_does(office: Desk, opened: Cli, tmp_path: Path) -> None:
@@ -186,6 +194,8 @@ def test_stop_all_needs_no_key_and_resume_does(office: Desk, opened: Cli, tmp_pa
     assert "lever resume" in said
     assert f"{STOPPED_BY_HAND} 20" in lever("doctor").stdout
     assert "after lever resume" in lever("directive", "send", "stopped-a", "--instruction", "Go on.").stdout
+    tested = lever("directive", "selftest")
+    assert (tested.status, "until lever resume" in tested.stderr) == (0, True)
     assert lever("resume").stdout == "resumed\n"
     assert lever("resume").status == Exit.REFUSED
     assert not call(agent, "s__look", {"paths": []}).get("isError")

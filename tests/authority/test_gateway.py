@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from broker.effects.tool_servers.look import Look
 from broker.effects.tool_servers.outcome import Done, Holder, NotSent, Outcome
 from broker.errors import Refused, Unavailable
-from broker.gateway import LOOK_S, Gateway
+from broker.gateway import LOOK_S, Gateway, gateway_of
 from broker.rules.authority import rows
 from broker.turn import Turn
 from broker.wire.act_records import CallEnded, LeaseClosed, LeaseOpened, ToolChanged
@@ -249,6 +251,26 @@ async def test_a_suspended_machine_makes_no_lease_wait_longer_for_its_first_read
         assert await room.call("s__read") == answer
         room.table.later(90)
         await room.gateway.lapse()
+
+
+@pytest.mark.promise("P21")
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="no clock that counts suspend")
+async def test_a_lease_goes_on_while_the_machine_is_suspended(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock of the daemon itself: of all that the system has it takes the one that goes on."""
+    suspended_s, read = 0.0, time.clock_gettime
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda clock: read(clock) + (suspended_s if clock == time.CLOCK_BOOTTIME else 0)
+    )
+    none: Any = None
+    own = gateway_of(SimpleNamespace(servers={}), *[none] * 6)  # type: ignore[arg-type]
+    room.gateway.boottime = own.boottime
+    id = room.table.opened()
+    assert await room.call("s__read") == ""
+    suspended_s = 50
+    assert await room.call("s__read") == ""
+    assert 50 <= room.gateway.elapsed_s()[id] < 90
+    suspended_s = 90
+    assert await room.call("s__read") == "consent_required"
 
 
 @pytest.mark.promise("P21")

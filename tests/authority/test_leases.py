@@ -355,7 +355,7 @@ def test_none_opens_for_an_unknown_account_another_request_or_no_run(table: Tabl
     assert table.lease("mail", request=request, cn=B) == Reason.APPROVAL_DIFFERS
     run = table.run().run
     table.take(orders.stop_run(table.book, table.at, order=table.order("run_stop"), run=run))
-    assert table.lease("mail") == Reason.NO_RUN
+    assert table.lease("mail") == Reason.RUN_STOPPED
 
 
 def test_a_lease_lets_nothing_but_reads_through(table: Table) -> None:

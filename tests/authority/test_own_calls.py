@@ -31,7 +31,7 @@ async def asked(table: Table, answers: Any, **arguments: Any) -> Result:
     return await room.gateway.call(who, "lease_request", {"account": "mail", **arguments}, wait_s=5 if answers else 0)
 
 
-@pytest.mark.promise("P36")
+@pytest.mark.promise("P21")
 @pytest.mark.parametrize(("minutes", "signed_s", "effective_s"), [(1440, 90, 90), (1, 90, 60), (1440, 20, 20)])
 async def test_what_became_of_minutes_is_told_with_the_answer_that_was_waited_for(
     table: Table, minutes: int, signed_s: int, effective_s: int
@@ -45,7 +45,7 @@ async def test_what_became_of_minutes_is_told_with_the_answer_that_was_waited_fo
     assert json.loads(result["content"][0]["text"]) == told
 
 
-@pytest.mark.promise("P36")
+@pytest.mark.promise("P21")
 @pytest.mark.parametrize(("more", "effective_s"), [({"minutes": 1440}, 90), ({"minutes": 1}, 60), ({}, None)])
 async def test_and_with_the_one_that_only_says_that_consent_is_lacking(
     table: Table, more: dict[str, int], effective_s: int | None

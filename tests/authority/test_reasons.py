@@ -46,7 +46,7 @@ def test_what_asks_for_a_signature_is_told_with_its_policy(
     expected = reason.format(version(**changes))
     assert table.last(RequestOpened).reason == expected
     assert tool_results.consent_required(answer.request, False)["structuredContent"]["reason"] == expected
-    assert rows.request(table.book.ledger.requests[answer.request.request], table.at)["reason"] == expected
+    assert rows.request(table.book, table.book.ledger.requests[answer.request.request], table.at)["reason"] == expected
 
 
 def test_a_layer_that_makes_a_read_a_mutation_is_named(table: Table) -> None:

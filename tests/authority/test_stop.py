@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from broker.errors import Reason
 from broker.rules.authority import orders, shown
 from broker.rules.authority.passage import Claimed
+from broker.wire.act_records import AllStopped
 from tests.authority.desk import Desk, asked, call, code
 from tests.authority.table import SEND, Table
 from tests.proof.cast import A, caller, operator
@@ -66,6 +69,7 @@ def test_through_the_doors(own_house: Desk) -> None:
     id = house.rig.send("stopped")
     assert house.rig.post("/stop", {}).json() == {"stopped": True}
     assert house.rig.post("/stop", {}).json() == {"stopped": False}
+    assert [fact.caller for fact in house.facts(AllStopped)] == [f"uid:{os.geteuid()}"], "who, since nobody signs"
     assert code(call(agent, "s__echo", {"stop": 1})) == "emergency_stop"
     assert code(call(agent, "s__look", {"paths": []})) == "emergency_stop"
     assert is_miss(agent.consume(id))

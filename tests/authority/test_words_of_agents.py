@@ -66,7 +66,7 @@ def test_an_act_tells_what_its_call_came_to(table: Table) -> None:
 
 
 def _state(table: Table, act: str) -> object:
-    return next(row["state"] for row in rows.acts(table.book) if row["act"] == act)
+    return next(row["state"] for row in rows.acts(table.book, table.at) if row["act"] == act)
 
 
 async def test_a_request_that_is_overdue_is_expired_before_anybody_writes_it(table: Table) -> None:
@@ -79,7 +79,7 @@ async def test_a_request_that_is_overdue_is_expired_before_anybody_writes_it(tab
         table.later(later_s)
         told = await room.gateway.call(who, "request_status", {"request_id": request})
         assert told["structuredContent"]["state"] == state
-        assert rows.request(table.book.ledger.requests[request], table.at)["state"] == state
+        assert rows.request(table.book, table.book.ledger.requests[request], table.at)["state"] == state
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -298,6 +298,18 @@ def test_revoke_shows_what_it_signs_and_a_miss_is_refused(cli: Cli, instance: Pa
     with operator_socket(path, directive_revoke=(200, {"revoked": False})):
         missed = cli(*words, "--json")
     assert (missed.status, json.loads(missed.stdout)) == (Exit.REFUSED, {"revoked": False})
+    assert f"hint:  lever directive show {ID}\n" in missed.stderr
+
+
+def test_revoke_of_what_the_broker_never_heard_of_leads_to_what_it_knows(cli: Cli, instance: Path, path: Path) -> None:
+    words = ("directive", "revoke", "nope", "--config", instance, "--socket", path)
+    with operator_socket(path, directive_revoke=(200, {"revoked": False, "known": False})):
+        done = cli(*words)
+    assert (done.status, done.stdout) == (Exit.REFUSED, "")
+    assert done.stderr.splitlines()[-2:] == [
+        "error: nothing to revoke: the broker knows no directive nope",
+        "hint:  lever directive list shows those that it knows",
+    ]
 
 
 def test_the_way_out_of_a_refused_signature_names_the_key_that_made_it(cli: Cli, instance: Path, path: Path) -> None:
@@ -333,6 +345,21 @@ def test_selftest_goes_on_after_a_key_that_cannot_sign(cli: Cli, instance: Path,
         done = cli(*words, "--key", "gone", "--key", instance / "keys" / "operator-2")
     assert done.status == Exit.SIGNING_FAILED
     assert [key["ok"] for key in json.loads(done.stdout)["keys"]] == [False, True]
+
+
+@pytest.mark.parametrize("stopped", [{}, {"stopped": True}])
+def test_selftest_tells_once_that_everything_is_stopped_and_that_is_no_failure(
+    cli: Cli, instance: Path, path: Path, stopped: dict[str, bool]
+) -> None:
+    keys = [word for number in (1, 2) for word in ("--key", str(instance / "keys" / f"operator-{number}"))]
+    with operator_socket(
+        path, directive_selftest=(200, {"ok": True, "fingerprint": "SHA256:x", "warnings": []} | stopped)
+    ):
+        done = cli("directive", "selftest", *keys, "--config", instance, "--socket", path)
+    assert done.status == 0
+    assert done.stdout.count("ok") == 2
+    assert done.stderr.count("warning: the emergency stop is on") == len(stopped)
+    assert ("lever resume" in done.stderr) is bool(stopped)
 
 
 STATE = {"kind": "state", "state": "active"}

@@ -57,7 +57,9 @@ def test_check_tells_the_digest_and_the_warnings(cli: Cli, files: Path) -> None:
     assert (done.status, data.status) == (0, 0)
     told = json.loads(data.stdout)
     assert f"sha256:{told['digest']}" in done.stdout
+    assert told["names_checked"] is False
     assert done.stderr.splitlines() == [
+        "tool names were not checked: expected a lever.yaml in this folder or one above it, found none",
         *(f"warning: {text}" for text in told["warnings"]),
         "good: 5 allowed, 4 approval_required, 9 denied, 8 in the table",
     ]
@@ -94,7 +96,8 @@ SEND = '{"account": "office", "to": ["a@example.org", "b@example.org"], "subject
 def test_explain_shows_each_numbered_step(cli: Cli, files: Path) -> None:
     words = ("policy", "explain", "worker-a", "mail.send", SEND, "--policy", "office.yaml")
     done = cli(*words, "--catalogue", "catalogue.json")
-    assert (done.status, done.stderr) == (0, "")
+    assert (done.status, done.stderr.count("\n")) == (0, 1)
+    assert "steps 1 to 3 are left out" in done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["4", "5", "6", "7", "8", "9", "id", "id", "act"]
     assert lines[1].startswith("5  approval required by `mail.send` of policy office@")

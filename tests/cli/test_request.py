@@ -194,18 +194,23 @@ def test_no_lease_is_signed_that_no_policy_could_allow(
 
 def test_the_list_shows_what_waits_and_all_of_it_on_demand(cli: Cli, instance: Path, path: Path) -> None:
     waits, denied = (a_request(state=state, tool=f"files.{state}\x1b[2J") for state in ("pending", "denied"))
+    lapsed, unanswered = a_request(state="expired", answer="act-1"), a_request(state="expired")
     act = {
         "act": "act-1", "state": "active", "request": REQUEST, "agent": {"cn": "worker-a", "generation": 3},
         "tool": "files.write", "account": None, "expires_at": "2126-01-01T00:00:00Z",
     }  # fmt: skip
     words = ("--config", instance, "--socket", path)
-    with operator_socket(path, admin_request_list=(200, {"requests": [waits, denied], "acts": [act]})) as broker:
+    told = {"requests": [waits, denied, lapsed, unanswered], "acts": [act]}
+    with operator_socket(path, admin_request_list=(200, told)) as broker:
         short, full = cli("request", "list", *words), cli("request", "list", "--all", *words)
         data = cli("request", "list", "--json", *words)
         ended = cli.on_terminal("request", "list", "--all", *words, env={"NO_COLOR": "1"})
     assert "files.pending" in short.stdout
     assert "denied" not in short.stdout
     assert "files.denied" in full.stdout
+    assert [("approved, expired" in line, "expired" in line) for line in full.stdout.splitlines()[3:5]] == [
+        (True, True), (False, True),
+    ]  # fmt: skip
     assert "act-1" in full.stdout
     assert undisguised(full.stdout)
     assert [one["state"] for one in json.loads(data.stdout)["requests"]] == ["pending"]

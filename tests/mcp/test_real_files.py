@@ -74,7 +74,7 @@ NOT_BELOW = [
 ]  # fmt: skip
 
 
-@pytest.mark.promise("P31")
+@pytest.mark.promise("P19")
 def test_a_path_that_is_not_below_the_prefix_word_by_word_never_reaches_the_server(
     files: tuple[Path, Desk, Agent],
 ) -> None:

@@ -55,8 +55,7 @@ LIFTED = {"agent_paused", "emergency_stop"}  # by the operator, who set it: that
 def hindrances(m: Permits, now: int, id: str) -> set[str]:
     """Nobody is to sign what would be refused anyway: what else than the signature is missing by now."""
     row, layers = m.requests[id], m.layers(m.requests[id]["cn"])
-    why = {"agent_paused"} if row["cn"] in m.paused else set()
-    why |= ({"emergency_stop"} if m.stopped else set()) | m.exhausted(row, now) - {"usage_unreported"}
+    why = no_call(m, now, row)
     if not row["tool"]:
         return why | no_lease(m, layers, row["account"])
     judged = terms.judge(layers, row["tool"], row["args"])
@@ -65,6 +64,12 @@ def hindrances(m: Permits, now: int, id: str) -> set[str]:
     act = (judged.account, judged.resources) == (row["account"], row["resources"])
     fits = lease if row["regime"] == "lease" else act
     return why if judged.refused or fits else why | {"approval_differs"}
+
+
+def no_call(m: Permits, now: int, who: Row) -> set[str]:
+    """Why no call of this identity would go through, whatever it is."""
+    why = ({"agent_paused"} if who["cn"] in m.paused else set()) | ({"emergency_stop"} if m.stopped else set())
+    return why | m.exhausted(who, now) - {"usage_unreported"}
 
 
 def no_lease(m: Permits, layers: list[Row], account: str) -> set[str]:
@@ -90,8 +95,9 @@ def open_lease(m: Permits, now: int, boot: float, s: Row) -> Choices:
         if why & LIFTED:
             return no(why & LIFTED) + m.crowded(s)
         return no(why, m._ends_request(s["request"], "invalidated", now)) + m.crowded(s)
-    run = m.run(s)
-    if why := no_lease(m, layers, s["account"]) | ({"no_run"} if run is None or run["over"] else set()):
+    if not s["request"] and (why := no_call(m, now, s)):
+        return no(why) + m.crowded(s)
+    if why := no_lease(m, layers, s["account"]) | ({"no_run"} if m.run(s) is None else set()):
         return no(why) + m.crowded(s)
     most = terms.terms(layers, s["account"])
     row = {

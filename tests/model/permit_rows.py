@@ -42,9 +42,8 @@ class Shown(Calls):
             id: (self.state(row, now), row["regime"], row["cn"], row["generation"], row["account"], row["answer"])
             for id, row in m.requests.items()
         }
-        assert {row["act"]: (row["state"], row["claim"]) for row in rows.acts(book)} == {
-            id: (m.claims.get(row["claim"], row).get("outcome") or row["state"], row["claim"])
-            for id, row in m.acts.items()
+        assert {row["act"]: (row["state"], row["claim"]) for row in rows.acts(book, at)} == {
+            id: (self.act_state(row, now), row["claim"]) for id, row in m.acts.items()
         }
         assert {row["lease"]: _lease(row) for row in rows.leases(book, at)} == {
             id: (row["used"], row["seconds"], row["operations"], row["account"], row["run"], _closes(row))
@@ -57,9 +56,15 @@ class Shown(Calls):
         assert {tool for _, tool in book.ledger.changed} == m.changed.keys()
         assert bool(book.ledger.stopped_at) == m.stopped
 
-    @staticmethod
-    def state(row: Row, now: int) -> str:
+    def state(self, row: Row, now: int) -> str:
+        """Of a request: once the act that answered it was used or is over, what came of that."""
+        if (act := self.model.acts.get(row["answer"])) and (state := self.act_state(act, now)) != "active":
+            return state
         return "expired" if row["state"] == "pending" and now >= row["expires"] else str(row["state"])
+
+    def act_state(self, row: Row, now: int) -> str:
+        late = row["state"] == "active" and now >= row["expires"]
+        return self.model.claims.get(row["claim"], row).get("outcome") or ("expired" if late else str(row["state"]))
 
 
 def _request(row: Row) -> tuple[object, ...]:

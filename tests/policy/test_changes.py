@@ -66,7 +66,7 @@ def both(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
         (
             {"tools": {"a.b": {"resources": [{"pointer": "/p", "kind": "id"}]}}},
             {"tools": {"a.b": {}}},
-            [("a.b resource", "/p as a id", "absent", "wider")],
+            [("a.b resource", "/p as an id", "absent", "wider")],
         ),
         ({}, {"accounts": {"x": {}}}, [("account x", "absent", "known", "wider")]),
         (

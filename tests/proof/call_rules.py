@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 
-from tests.proof.told import Entry, History, Told
+from tests.proof.told import Entry, History, Told, Used
 from tests.proof.tool_desk import MOST_CALLS, SERVER, digest
 
 _SETTLED = ("", "outcome_unknown")
@@ -18,25 +19,35 @@ Key = tuple[str, ...]
 
 
 def claims_end_once(history: History) -> Iterator[str]:
-    """An intent, then one outcome; what a dead daemon left open is unknown, and nothing stays open."""
-    open_in: dict[str, int] = {}
-    ended: set[str] = set()
-    life = 0
+    """An intent, then one outcome; what a dead daemon left open is unknown by the turn of the next start itself."""
+    still_open, ended, starting = dict[str, None](), set[str](), _of_starts(history.journal)
     for entry in history.journal:
         claim = entry.fields.get("claim", "")
         if entry.kind == "broker_started":
-            life += 1
+            yield from (f"record {entry.seq}: a start, and {claim} is open" for claim in still_open)
         elif entry.kind == "call_claimed":
-            if claim in open_in or claim in ended:
+            if claim in still_open or claim in ended:
                 yield f"record {entry.seq}: {claim} was claimed before"
-            open_in[claim] = life
+            still_open[claim] = None
         elif entry.kind == "call_ended":
-            if claim not in open_in:
+            if claim not in still_open:
                 yield f"record {entry.seq}: an outcome of {claim}, which is not open"
-            elif open_in.pop(claim) != life and entry.fields["outcome"] != _UNKNOWN:
+            elif entry.seq in starting and entry.fields["outcome"] != _UNKNOWN:
                 yield f"record {entry.seq}: {claim} of an earlier life is {entry.fields['outcome']}"
+            still_open.pop(claim, None)
             ended.add(claim)
-    yield from (f"{claim} has no outcome" for claim in open_in)
+    yield from (f"{claim} has no outcome" for claim in still_open)
+
+
+def _of_starts(journal: Iterable[Entry]) -> set[int]:
+    """The records that starts wrote in their one turn, of which the start's own is the last."""
+    found, turn = set[int](), list[Entry]()
+    for entry in journal:
+        turn.append(entry)
+        if not entry.rest:
+            found |= {one.seq for one in turn} if entry.kind == "broker_started" else set()
+            turn.clear()
+    return found
 
 
 def acts_serve_once(history: History) -> Iterator[str]:
@@ -318,6 +329,39 @@ def _too_little(runs: object, earlier: list[Told]) -> Iterator[str]:
             yield f"run {id} is at {runs.get(id)}, and {count} tokens were acknowledged"
 
 
+def figures_are_the_sums(history: History) -> Iterator[str]:
+    """What a daemon lists of runs is what the records up to then come to: over no restart is anything counted twice."""
+    for restart in history.restarts:
+        first, last = restart.seen.records
+        told = [_sums(history.journal[:count]) for count in range(first, last + 1)] if restart.seen.began else []
+        if told and restart.seen.runs not in told:
+            for id in sorted({*restart.seen.runs, *told[-1]}):
+                known, sums = restart.seen.runs.get(id), [runs.get(id) for runs in told]
+                if known not in sums:
+                    yield f"life {restart.life}: run {id} is at {known}, and its records come to {sums[0]}"
+            yield f"life {restart.life}: the runs are as they were together at none of the records {first} to {last}"
+
+
+def _sums(journal: Iterable[Entry]) -> dict[str, Used]:
+    runs: dict[str, Used] = {}
+    of_claim: dict[str, str] = {}
+    for entry in journal:
+        fact = entry.fields
+        match entry.kind:
+            case "run_started":
+                runs[fact["run"]] = Used((fact["cn"], fact["generation"]), 0, 0)
+            case "call_claimed":
+                run = of_claim[fact["claim"]] = fact["run"]
+                runs[run] = replace(runs[run], calls=runs[run].calls + 1)
+            case "call_ended" if fact["outcome"] == _NOT_SENT:
+                run = of_claim[fact["claim"]]
+                runs[run] = replace(runs[run], calls=runs[run].calls - 1)
+            case "usage_reported":
+                run, tokens = fact["run"], fact["input_tokens"]
+                runs[run] = replace(runs[run], input_tokens=runs[run].input_tokens + tokens)
+    return runs
+
+
 CALL_RULES = (
     claims_end_once,
     acts_serve_once,
@@ -332,4 +376,5 @@ CALL_RULES = (
     calls_were_asked,
     granted_can_be_called,
     restarts_keep_what_was_told,
+    figures_are_the_sums,
 )

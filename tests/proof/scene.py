@@ -41,13 +41,15 @@ _CASTS = {  # how many of each are there in a life, and how often: mostly few, f
 }
 LIMITS = "limits: {consume_per_minute: 1000000, max_active_per_agent: 1000000}"
 _SIGNS = 'operator@{} namespaces="lever-operator-directive@lever.dev,lever-operator-admin@lever.dev" {}\n'
-_LISTS = {
-    "list": "/directive/list",
-    "agent_list": "/admin/agent_list",
-    "request_list": "/admin/request_list",
-    "lease_list": "/admin/lease_list",
-    "run_list": "/admin/run_list",
-}
+_LISTS = (
+    ("list", "/directive/list"),
+    ("agent_list", "/admin/agent_list"),
+    ("request_list", "/admin/request_list"),
+    ("lease_list", "/admin/lease_list"),
+    ("health", "/health"),
+    ("run_list", "/admin/run_list"),
+    ("health", "/health"),
+)
 _ASKED_AGAIN = 25
 _SILENT_AT_MOST = 100  # times 50 ms: every client has been told that the daemon is about to end
 _UNPRIVILEGED = range(20000, 32000)  # below the ports that the system gives to clients, ours among them
@@ -205,12 +207,13 @@ class Scene:
     def listed(self) -> Seen:
         """What the daemon says of all directives and agents, and of what these may do."""
         began, answers = time.monotonic(), []
-        for op, route in _LISTS.items():
-            said = self.lines.operator(op, route, self.signer.envelope(op))
+        for op, route in _LISTS:
+            health = op == "health"
+            said = self.lines.ask(op, route) if health else self.lines.operator(op, route, self.signer.envelope(op))
             if not said.done:
                 return Seen()
             answers.append(said.answer)
-        directives, agents, requests, leases, runs = answers
+        directives, agents, requests, leases, before, runs, after = answers
         return Seen(
             began,
             {row["id"]: row["state"] for row in directives["directives"]},
@@ -218,6 +221,7 @@ class Scene:
             {row["act"]: row["state"] for row in requests["acts"]},
             tuple(row["lease"] for row in leases["leases"]),
             {row["run"]: _used(row) for row in runs["runs"]},
+            (before["records"], after["records"]),
         )
 
     def verified(self, restart: Restart) -> Restart:
@@ -284,7 +288,7 @@ class Scene:
         self.settle()
         self.told += self.lines.told
         views = ((record, view(record)) for record in offline.walk_journal(self.state))
-        journal = [Entry(record.seq, seen["kind"], record.prev.hex(), seen) for record, seen in views]
+        journal = [Entry(record.seq, seen["kind"], record.prev.hex(), seen, record.rest) for record, seen in views]
         executions = [Execution(*line) for line in tool_desk.executions(self.folder)]
         history = History(self.told, self.restarts, journal, self.ending.disk_fails, executions)
         return Figures(

@@ -80,7 +80,7 @@ GOOD = History(
         Restart(0, began=0, ended=9),
         Restart(1, began=10, ended=30, seen=Seen(
             11, agents={"ant": (1, "enrolled")}, acts={"a1": "claimed", "a2": "claimed", "a3": "active"},
-            runs={"r1": Used(("ant", 1), 3, 7)},
+            runs={"r1": Used(("ant", 1), 3, 7)}, records=(17, 18),
         )),
     ],
     journal=[],
@@ -89,6 +89,7 @@ GOOD = History(
 RECORDS: list[Fact] = [
     LIVE,
     {"kind": "agent_enrolled", "cn": "ant", "generation": 1, "ticket_digest": "", "cert_digest": ""},
+    {"kind": "run_started", "run": "r1", "cn": "ant", "generation": 1},
     asked("q1", "one"),
     granted("a1", "one", "q1"),
     granted("a2", "two"),
@@ -100,8 +101,9 @@ RECORDS: list[Fact] = [
     ended("c3"),
     {"kind": "usage_reported", "run": "r1", "input_tokens": 7, "cost_micro": 5},
     claimed("c2", "two", "act/a2", call_id="k-two"),
+    {**ended("c2", "outcome_unknown"), "rest": 2},
+    {"kind": "lease_closed", "lease": "l1", "reason": "restart", "rest": 1},
     LIVE,
-    ended("c2", "outcome_unknown"),
 ]
 
 
@@ -146,6 +148,10 @@ FORGERIES: dict[str, tuple[str, Forge]] = {
     "an intent that stays open": ("claims_end_once", without(14)),
     "an outcome after an outcome": ("claims_end_once", write(ended("c1", "failed"))),
     "an outcome that a dead daemon's call had": ("claims_end_once", instead(14, outcome="done")),
+    "an outcome that the start did not write": (
+        "claims_end_once",
+        lambda good: written(good, [*RECORDS[:14], *RECORDS[15:], ended("c2", "outcome_unknown")]),
+    ),
     "an act that serves twice": ("acts_serve_once", write(claimed("c9", "one", "act/a1"), ended("c9"))),
     "an act for another call": ("acts_serve_once", write(claimed("c9", "else", "act/a3"), ended("c9"))),
     "an act that was taken back": (
@@ -161,10 +167,10 @@ FORGERIES: dict[str, tuple[str, Forge]] = {
         write({"kind": "act_ended", "act": "a1", "state": "revoked"}),
     ),
     "a lease that outlives a restart": ("leases_close", write(claimed("c9", "m", "lease/l1", "read"), ended("c9"))),
-    "a read more than was signed": ("leases_close", write(*READS, at=9)),
+    "a read more than was signed": ("leases_close", write(*READS, at=10)),
     "a lease that was replaced": (
         "leases_close",
-        write(opened("l2"), claimed("c9", "m", "lease/l1", "read"), ended("c9"), at=9),
+        write(opened("l2"), claimed("c9", "m", "lease/l1", "read"), ended("c9"), at=10),
     ),
     "a request with two answers": ("requests_end_once", write({"kind": "request_denied", "request": "q1"})),
     "a run beyond its budget": ("budgets_hold", write(*CALLS)),
@@ -185,8 +191,8 @@ FORGERIES: dict[str, tuple[str, Forge]] = {
     ),
     "an outcome that came after all": ("outcomes_stay", tell(called("two", 30, call_id="k-two"))),
     "another call under its name": ("outcomes_stay", tell(called("else", 30, "consent_required", call_id="k-one"))),
-    "an outcome without a record": ("outcomes_are_written", without(6, 7)),
-    "an outcome that was told and not written": ("outcomes_are_written", instead(7, outcome="outcome_unknown")),
+    "an outcome without a record": ("outcomes_are_written", without(7, 8)),
+    "an outcome that was told and not written": ("outcomes_are_written", instead(8, outcome="outcome_unknown")),
     "a request with two outcomes": (
         "outcomes_are_written",
         tell(
@@ -198,7 +204,7 @@ FORGERIES: dict[str, tuple[str, Forge]] = {
         "answered_once",
         tell(said("deny", 30, request="q1")),
     ),
-    "an intent of nobody's": ("calls_were_asked", instead(6, call_id="k-else")),
+    "an intent of nobody's": ("calls_were_asked", instead(7, call_id="k-else")),
     "a request of nobody's": ("calls_were_asked", write(asked("q9", "else"))),
     "an act that nobody signed": ("calls_were_asked", write(granted("a9", "one"))),
     "a lease that nobody signed": ("calls_were_asked", write(opened("l9"))),
@@ -210,6 +216,12 @@ FORGERIES: dict[str, tuple[str, Forge]] = {
     "an act that is forgotten": ("restarts_keep_what_was_told", seen(acts={"a1": "claimed"})),
     "calls that are forgotten": ("restarts_keep_what_was_told", seen(runs={"r1": Used(("ant", 1), 1, 7)})),
     "tokens that are forgotten": ("restarts_keep_what_was_told", seen(runs={"r1": Used(("ant", 1), 3, 6)})),
+    "a call that is counted twice over a restart": ("figures_are_the_sums", seen(runs={"r1": Used(("ant", 1), 4, 7)})),
+    "a call that is not counted": ("figures_are_the_sums", seen(runs={"r1": Used(("ant", 1), 2, 7)})),
+    "figures that are counted twice": ("figures_are_the_sums", seen(runs={"r1": Used(("ant", 1), 3, 14)})),
+    "a call that was never sent and is counted": ("figures_are_the_sums", instead(14, outcome="not_dispatched")),
+    "another agent's run": ("figures_are_the_sums", seen(runs={"r1": Used(("bee", 1), 3, 7)})),
+    "a run that is forgotten": ("figures_are_the_sums", seen(runs={})),
 }
 
 

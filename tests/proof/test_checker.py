@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,8 @@ def enrolled(at: float, generation: int, **changes: str) -> Told:
 
 
 def entries(*facts: dict[str, object]) -> list[Entry]:
-    return [Entry(n, str(fact["kind"]), f"h{n - 1}", fact) for n, fact in enumerate(facts, 1)]
+    rest: Any = [fact.get("rest", 0) for fact in facts]
+    return [Entry(n, str(fact["kind"]), f"h{n - 1}", fact, rest[n - 1]) for n, fact in enumerate(facts, 1)]
 
 
 def admitted_fact(id: str) -> dict[str, object]:

@@ -19,5 +19,7 @@ def test_whatever_call_fails_nothing_that_was_acknowledged_is_lost(
         pytest.skip("no C compiler")
     faults = each_fault(seed, times=2)
     figures, met = endure(forge, instance, seed, disk, faults)
+    print(figures)
     assert not figures.violations, "\n".join([str(figures), *figures.violations])
     assert met > len(faults) // 3, f"{figures}: {met} of {len(faults)} faults were met"
+    assert figures.executions, f"{figures}: no tool was called"

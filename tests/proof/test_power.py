@@ -33,8 +33,10 @@ def medium(tmp_path: Path) -> Iterator[Medium]:
 @pytest.mark.promise("P4", "P5", "P28")
 def test_what_clients_were_told_survives_power_cuts(forge: Forge, instance: Path, seed: int, medium: Medium) -> None:
     figures = power.cut(forge, instance, seed, medium, CUTS)
+    print(figures)
     assert not figures.violations, "\n".join([str(figures), *figures.violations])
     assert figures.acknowledged > CUTS, f"{figures}: hardly anybody was there"
+    assert figures.executions, f"{figures}: no tool was called"
 
 
 @pytest.mark.promise("P5")

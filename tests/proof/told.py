@@ -56,7 +56,7 @@ class Seen:
     """A daemon's lists, asked for at `began`; empty where nobody asked.
 
     directives: state by id. agents: generation and state by name. acts: state by id. leases: the ids of open ones.
-    runs: whose, and what was used, by id.
+    runs: whose, and what was used, by id. records: how many there were just before the runs were listed, and after.
     """
 
     began: float = 0.0
@@ -65,6 +65,7 @@ class Seen:
     acts: dict[str, str] = field(default_factory=dict)
     leases: tuple[str, ...] = ()
     runs: dict[str, Used] = field(default_factory=dict)
+    records: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,13 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record of the journal. prev: the digest of the record before it, in hex."""
+    """One record of the journal. prev: the digest of the record before it, in hex; rest: how many more of its turn."""
 
     seq: int
     kind: str
     prev: str
     fields: dict[str, Any]
+    rest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
