@@ -20,7 +20,7 @@ from tests.rig import Rig
 
 AGENTS = 8
 CALLS = int(os.environ.get("BENCH_CALLS", "200"))
-LIMITS = "limits: {consume_per_minute: 1000000, inbox_per_minute: 1000000, enrol_per_minute: 1000}"
+LIMITS = "limits: {calls_per_minute: 1000000, inbox_per_minute: 1000000, enrol_per_minute: 1000}"
 ECHO = [sys.executable, str(Path(__file__).with_name("echo.py"))]
 SERVERS = f"\nservers:\n  s: {{command: {json.dumps(ECHO)}, sandbox: none}}\n"
 POLICY = {

@@ -136,7 +136,7 @@ class AuthorityRoutes:
     async def _request_list(self, order: admin.Order, attached: bytes) -> Response:
         everything = "all" in _params(order, set(), {"all"})
         book, now = await self._read(order)
-        return answer(200, {"requests": rows.requests(book, now, everything), "acts": rows.acts(book)})
+        return answer(200, {"requests": rows.requests(book, now, everything), "acts": rows.acts(book, now)})
 
     async def _request_deny(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"id"}, {"note"})

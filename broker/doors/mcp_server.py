@@ -32,6 +32,8 @@ _SAID = {
     Reason.RATE_LIMITED: "too many calls: wait a minute",
     Reason.CLOCK_BEHIND: "the broker's clock is behind its journal: nothing is decided until the operator mends it",
 }
+_SAYS_AWAY = ("directive_inbox",)
+"""Of the directive tools: to the others a broker that fails is a miss, as on their routes."""
 Context = ServerRequestContext[Any, Any]
 
 
@@ -75,7 +77,8 @@ def _server(door: AgentDoor, brokered: ToolRoutes, version: str) -> Server[Any]:
             call = tools.parse(params.name, params.arguments or {})
             raw = await _answer(door, call, scope[REQUEST], scope[CALLER], _attempt(context))
         except BrokerError as error:
-            return CallToolResult.model_validate(_failed(error), by_name=False)
+            opaque = params.name not in _SAYS_AWAY
+            return CallToolResult.model_validate(_failed(error, opaque=opaque), by_name=False)
         answer = json.loads(raw)
         text = json.dumps(answer, ensure_ascii=False, indent=2)
         return CallToolResult(content=[TextContent(text=text)], structured_content=answer)
@@ -126,12 +129,13 @@ def _attempt(context: Context) -> str:
     return names.attempt(raw, ATTEMPT) if raw else ""
 
 
-def _failed(error: BrokerError) -> Result:
+def _failed(error: BrokerError, *, opaque: bool = False) -> Result:
+    """What the JSON routes tell. opaque: it is a miss that the journal failed, or a verifier is away."""
     match error:
         case Malformed():
             text = str(error)
         case Refused():
             text = _SAID.get(error.reason, "not found")
         case _:
-            text = "not found"
+            text = "not found" if opaque else "unavailable: the broker can't answer for now"
     return {"content": [{"type": "text", "text": text}], "isError": True}

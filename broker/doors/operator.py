@@ -174,7 +174,9 @@ class DirectiveRoutes:
         _params(order, {"id"}, {"nonce"})
         id = names.directive_id(order.envelope.params["id"], "params.id")
         revoked = await self.desk.turn.take(partial(admin.revoke, order=order, id=id), self.desk.clock())
-        return answer(200, {"revoked": revoked})
+        book = self.desk.turn.book
+        known = id in book.directives or id in book.tombstones
+        return answer(200, {"revoked": revoked} | ({} if known else {"known": False}))
 
     async def _selftest(self, request: Request) -> Response:
         try:
@@ -188,7 +190,8 @@ class DirectiveRoutes:
         )
         await self.desk.turn.take(decide, self.desk.clock())
         warnings = await self.diagnose(self.desk.clock())
-        return answer(200, {"ok": True, "fingerprint": verified.fingerprint, "warnings": warnings})
+        body = {"ok": True, "fingerprint": verified.fingerprint, "warnings": warnings}
+        return answer(200, body | ({"stopped": True} if self.desk.turn.book.ledger.stopped_at else {}))
 
     async def _statement(self, request: Request) -> VerifiedBytes:
         pair = bodies.signed_pair(request.body, "statement")

@@ -49,12 +49,13 @@ def decode(raw: bytes) -> RecordsHeader | PayloadsHeader:
         value = cbor2.loads(raw, allow_indefinite=False, allow_duplicate_keys=False, max_depth=4)
     except Exception as error:  # cbor2 documents one error type and raises others for hostile bytes
         raise Malformed("header", "not CBOR") from error
-    if type(value) is not list or len(value) < 2 or value[0] not in (RECORDS_MAGIC, PAYLOADS_MAGIC):
+    magic = value[0] if type(value) is list and len(value) >= 2 else None
+    if type(magic) is not str or magic not in (RECORDS_MAGIC, PAYLOADS_MAGIC):
         raise Malformed("header.magic", f"expected {RECORDS_MAGIC} or {PAYLOADS_MAGIC}")
     if type(value[1]) is not int or value[1] != FORMAT:
         newer = ", which a newer lever wrote" if type(value[1]) is int and value[1] > FORMAT else ""
         raise Malformed("header.format", f"expected {FORMAT}, found {value[1]!r}{newer}")
-    header = _records(value[2:]) if value[0] == RECORDS_MAGIC else _payloads(value[2:])
+    header = _records(value[2:]) if magic == RECORDS_MAGIC else _payloads(value[2:])
     if header.encode() != raw:
         raise Malformed("header", "not in deterministic form")
     return header

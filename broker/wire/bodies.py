@@ -168,15 +168,23 @@ def call_body(raw: bytes) -> CallBody:
     An integer beyond 2^53-1 in the arguments is not refused here: the judgement of the call says where it is.
     """
     read = strict_json.parse(raw, "body", max_bytes=CALL_BODY_MAX_BYTES, wide=True)
-    around = {name: value for name, value in read.items() if name != "arguments"} if isinstance(read, dict) else read
-    if next(strict_json.beyond(around), None) is not None:
-        raise Malformed("body", strict_json.BEYOND)
+    _exact(_around(read))
     fields = Fields(read, "body", _CALL, _CALL_OPTIONAL)
     call_id = names.attempt(fields.value("call_id"), "call_id") if "call_id" in fields else ""
     wait_s = fields.value("wait_s") if "wait_s" in fields else 0
     if type(wait_s) is not int or not 0 <= wait_s <= MAX_CALL_WAIT_S:
         raise Malformed("wait_s", f"expected a whole number from 0 to {MAX_CALL_WAIT_S}")
     return CallBody(_text(fields, "name", 1, MAX_ID_CHARS), fields.value("arguments"), call_id, float(wait_s))
+
+
+def mcp_body(raw: bytes) -> JsonValue:
+    """A message to /mcp. Raises Malformed; of the arguments of a `tools/call` no sooner than `call_body` does."""
+    read = strict_json.parse(raw, "body", max_bytes=CALL_BODY_MAX_BYTES, wide=True)
+    if isinstance(read, dict) and read.get("method") == "tools/call":
+        _exact(read | {"params": _around(read.get("params"))})
+    else:
+        _exact(read)
+    return read
 
 
 def enrol_body(raw: bytes) -> EnrolBody:
@@ -189,6 +197,16 @@ def csr_body(raw: bytes) -> str:
     """{"csr"}: PEM text, not looked into. Raises Malformed."""
     fields = Fields(strict_json.parse(raw, "body", max_bytes=CSR_BODY_MAX_BYTES), "body", _CSR)
     return _text(fields, "csr", 1, MAX_CSR_CHARS)
+
+
+def _around(call: JsonValue) -> JsonValue:
+    """What stands beside a call's arguments."""
+    return {name: value for name, value in call.items() if name != "arguments"} if isinstance(call, dict) else call
+
+
+def _exact(read: JsonValue) -> None:
+    if next(strict_json.beyond(read), None) is not None:
+        raise Malformed("body", strict_json.BEYOND)
 
 
 def _text(fields: Fields, name: str, least: int, most: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.errors import Malformed
+from broker.wire import tool_results
 
 OWN: Final[tuple[dict[str, Any], ...]] = (
     {
@@ -83,7 +84,7 @@ def parse(name: str, arguments: object) -> Call:
     """What a call of one of OWN means. Raises Malformed, in words for the model."""
     known = {"lease_request": ("account", "minutes"), "lease_release": ("account",), "request_status": ("request_id",)}
     if name not in known:
-        raise Malformed("tool", "there is none of that name")
+        raise Malformed("tool", tool_results.NO_SUCH_TOOL)
     if not isinstance(arguments, Mapping):
         raise Malformed("arguments", "expected an object")
     if unknown := sorted(str(key) for key in arguments if key not in known[name]):

@@ -14,10 +14,13 @@ from broker.wire.names import Instant
 
 Result = dict[str, Any]
 SEPARATOR: Final = "__"
+_NONE: Final = "there is none of that name"
+NO_SUCH_TOOL: Final = f"{_NONE}; the list of tools has those that you may call or ask for"
 _HOW = {
     "act": "exactly this call, once",
     "lease": "reading this account for a short while",
 }
+_KEPT: Final = "the lease keeps its last operation for the read that asked first; "
 
 
 class Waiting(Protocol):
@@ -27,6 +30,8 @@ class Waiting(Protocol):
     def request(self) -> str: ...
     @property
     def regime(self) -> str: ...
+    @property
+    def tool(self) -> str: ...
     @property
     def expires_at(self) -> Instant: ...
     @property
@@ -41,7 +46,7 @@ def qualified(name: str) -> str:
     """`server.tool`, from the name that an agent calls it by: `server__tool`. Raises Malformed."""
     server, separator, tool = name.partition(SEPARATOR)
     if not separator:
-        raise Malformed("tool", f"there is none of that name; agents write {_as_agents_write(name)}")
+        raise Malformed("tool", f"{_NONE}; agents write {_as_agents_write(name)}")
     return f"{catalogue.server_name(server, 'tool')}.{names.tool_word(tool, 'tool')}"
 
 
@@ -69,6 +74,7 @@ def consent_required(request: Waiting, other_arguments: bool) -> Result:
     text = f"the operator has to allow {_HOW.get(request.regime, request.regime)}; they have been asked"
     if other_arguments:
         text += " (what was allowed before was for different arguments)"
+    kept = _KEPT if request.regime == "lease" and request.tool else ""  # by itself a lease is asked for by no read
     return refused(
         "consent_required",
         text,
@@ -77,7 +83,7 @@ def consent_required(request: Waiting, other_arguments: bool) -> Result:
         reason=request.reason,
         expires_at=times.show(request.expires_at),
         retry="once it is allowed, make the same call with the same arguments, and with the same call_id if it had "
-        "one; request_status tells how it stands. Do not repeat it in a loop.",
+        f"one; {kept}request_status tells how it stands. Do not repeat it in a loop.",
     )
 
 

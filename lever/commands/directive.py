@@ -143,6 +143,9 @@ def revoke(place: Place, id: DirectiveId, as_json: bool) -> None:
     answer = change(place, "/directive/revoke", "revoke", {"id": id})
     if as_json:
         show.data(answer)
+    if not answer.get("known", True):
+        text = f"nothing to revoke: the broker knows no directive {id}"
+        raise CliError(text, hint="lever directive list shows those that it knows", exit=Exit.REFUSED)
     if not answer.get("revoked"):
         raise CliError(
             f"nothing to revoke: no directive {id} is active", hint=f"lever directive show {id}", exit=Exit.REFUSED
@@ -160,7 +163,7 @@ def selftest(place: Place, keys: tuple[Path, ...], as_json: bool) -> None:
     """Test whether your signatures go the whole way.
 
     Do it for each key, before you need it. Signs a statement that no agent can get and has the broker judge it, for
-    each --key. Exit 6 if one is not accepted.
+    each --key. Exit 6 if one is not accepted. An emergency stop that is on is told, and is no failure.
     """
     from lever.line import Line
 
@@ -175,6 +178,8 @@ def selftest(place: Place, keys: tuple[Path, ...], as_json: bool) -> None:
             first = first or error
             results.append({"key": str(key), "ok": False, "error": error.text, "hint": error.hint})
     show.data({"ok": first is None, "keys": results}) if as_json else _show_results(results)
+    if any(result.get("stopped") for result in results):
+        show.warn("the emergency stop is on: the way is good, and nothing is handed out until lever resume")
     if first:
         failed = sum(not result["ok"] for result in results)
         raise CliError(f"{failed} of {len(results)} keys did not pass", hint=first.hint, exit=first.exit)

@@ -52,7 +52,8 @@ def open_(
     """Sign that AGENT may read ACCOUNT now.
 
     As long, and as often, as the policy in force says of the account: 90 seconds and 20 operations where it says
-    nothing else.
+    nothing else. Refused, with what helps, while no read would go through: everything or the agent is stopped, or its
+    run is over or has no budget left.
     """
     from lever.envelopes import met
     from lever.line import signed_pair

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +23,7 @@ from lever.where import Place
 
 if TYPE_CHECKING:
     from broker.offline import Change, Judgement, Policy
+    from lever.in_force import Calls
 
 _T = TypeVar("_T")
 _STORED = Path(__file__).parents[1] / "policies"
@@ -34,8 +35,8 @@ _EFFECTS = {"wider": False, "stricter": True, "other": None}
 def policy() -> None:
     """Check, try and apply policies.
 
-    init writes one to start from. check, diff and test work offline: a policy file is judged here by the same function
-    as in the broker. What apply puts in force is what was shown, and signed by you.
+    init writes one to start from. check, diff and test work without a broker: a policy file is judged here by the same
+    function as in the broker. What apply puts in force is what was shown, and signed by you.
     """
 
 
@@ -66,18 +67,20 @@ def init(name: str, folder: Path, as_json: bool) -> None:
 
 @policy.command(epilog=examples("lever policy check policy.yaml"))
 @click.argument("file", type=PATH)
+@with_key
 @as_json
-def check(file: Path, as_json: bool) -> None:
+def check(place: Place, file: Path, as_json: bool) -> None:
     """Check a policy FILE.
 
-    Every problem is told with its line. What is allowed and may not be meant is a warning.
+    Every problem is told with its line. What is allowed and may not be meant is a warning, and so is an entry that
+    names no accepted tool: for that the running broker is asked. Where none answers, a line says so.
     """
-    from broker import offline
-
     read = _load(file)
-    warnings = offline.policy_warnings(read)
+    accepted = _accepted_names(place)
+    warnings = _warnings(read, accepted)
     if as_json:
-        show.data({"name": read.name, "digest": read.digest.hex(), "warnings": warnings})
+        checked = accepted is not None
+        show.data({"name": read.name, "digest": read.digest.hex(), "warnings": warnings, "names_checked": checked})
         return
     for text in warnings:
         show.warn(text)
@@ -131,26 +134,35 @@ def explain(
     """Show step by step what would come of a call.
 
     TOOL is server.tool; ARGS are its arguments as a JSON object, or @FILE. Without --policy the running broker is
-    asked for the policies in force and the accepted tools. With it, and without --catalogue, the tool is taken for one
-    that takes any arguments and says nothing of itself. Nothing is called.
+    asked: for the policies in force, for the tools, accepted or shut, and how AGENT stands at this moment (steps 1 to
+    3: its enrolment and the emergency stop, its run and budget, its calls that run). A call that these bar is denied,
+    whatever the further steps say.
+
+    With --policy no broker is asked: steps 1 to 3 are left out, and AGENT is but a name. Without --catalogue, too, the
+    tool is then taken for one that takes any arguments and says nothing of itself. Nothing is called.
     """
     from broker import offline
     from lever import in_force
 
     given = strict_json.parse(_given(arguments), "arguments")
-    layers = [_load(file) for file in files] or in_force.layers(place, agent)
+    layers: Sequence[Policy] = [_load(file) for file in files]
+    calls = in_force.Calls()
+    if not files:
+        layers, calls = in_force.layers_and_calls(place, agent)
     accepted = catalogue if files or catalogue else in_force.catalogue(place, _server(tool))
     judged = _told(lambda: offline.judge_call(layers, agent, tool, given, accepted))
     if as_json:
-        show.data(_data(judged))
-        return
+        return show.data(_data(judged, calls))
+    if files:
+        show.say(f"with --policy: how {agent} stands is not known here, so steps 1 to 3 are left out")
     if accepted is None:
         show.say("without --catalogue: the tool's own definition is not known here")
-    for step in judged.steps:
-        show.put(f"{step.number}  {step.text}")
+    for number, text in (*calls.steps, *judged.steps):
+        show.put(f"{number}  {text}")
     for resource in judged.resources:
         show.put(f"   {resource.kind} {resource.value}")
-    show.verdict(*_verdict(judged), good=None if judged.regime == "act" else judged.regime is not None)
+    denied = calls.refused is not None or judged.regime is None
+    show.verdict(*_verdict(judged, calls), good=None if judged.regime == "act" and not denied else not denied)
 
 
 @policy.command(epilog=examples("lever policy test expected.yaml"))
@@ -212,10 +224,8 @@ def apply(place: Place, file: Path, scope: str, yes: bool, as_json: bool) -> Non
     if old is None:
         counts = (len(new.allowed), len(new.approval_required), len(new.denied))
         show.say("{} allowed, {} approval_required, {} denied".format(*counts))
-    for text in offline.policy_warnings(new):
+    for text in _warnings(new, accepted):
         show.warn(text)
-    if accepted is not None and (idle := offline.entries_of_no_tool(new, accepted)):
-        show.warn(f"no accepted tool has these names: {', '.join(idle)}; see lever tools list")
     answer = attach(place, "policy_apply", {"scope": scope}, new.raw, yes=yes)
     show.data(answer) if as_json else show.put(f"{scope} is under {answer.get('version')}")
 
@@ -252,6 +262,28 @@ def _is_same(catalogue: Path) -> bool:
         return catalogue.read_bytes() == (_STORED / catalogue.name).read_bytes()
     except OSError:
         return False
+
+
+def _accepted_names(place: Place) -> list[str] | None:
+    """Of the tools that the running broker has accepted; None, and a line of why, where that can't be asked."""
+    from lever import in_force
+
+    try:
+        accepted, why = in_force.policies_and_tools(place)[1], "the broker does not tell which it accepted"
+    except CliError as error:
+        accepted, why = None, error.text
+    if accepted is None:
+        show.say(f"tool names were not checked: {why}")
+    return accepted
+
+
+def _warnings(policy: Policy, accepted: list[str] | None) -> list[str]:
+    """What may not be meant. accepted: the accepted tools' names; None where they are not known."""
+    from broker import offline
+
+    idle = offline.entries_of_no_tool(policy, accepted) if accepted is not None else ()
+    unknown = [f"no accepted tool has these names: {', '.join(idle)}; see lever tools list"] if idle else []
+    return [*offline.policy_warnings(policy), *unknown]
 
 
 def _server(tool: str) -> str:
@@ -296,20 +328,25 @@ def _changed(change: Change) -> tuple[str, str]:
     return f"{change.effect:<10}", f"{change.what}: {change.old} -> {change.new}"
 
 
-def _verdict(judged: Judgement) -> tuple[str, str]:
+def _verdict(judged: Judgement, calls: Calls) -> tuple[str, str]:
+    if calls.refused:
+        return (f"{'denied':<10}", ": ".join(filter(None, calls.refused)))
     return (f"{judged.regime or 'denied':<10}", judged.decision.reason)
 
 
-def _data(judged: Judgement) -> dict[str, Any]:
-    refused = judged.regime is None
+def _data(judged: Judgement, calls: Calls | None = None) -> dict[str, Any]:
+    """calls: how the agent stands, where that is known."""
+    code = getattr(judged.decision, "code", None)
+    barred, why = (calls.refused if calls else None) or ("", "")
+    steps = [*(calls.steps if calls else ()), *judged.steps]
     return {
-        "outcome": getattr(judged.decision, "code", None) or judged.regime,
-        "denied": refused,
-        "reason": judged.decision.reason,
+        "outcome": barred or code or judged.regime,
+        "denied": bool(barred or code),
+        "reason": why or barred or judged.decision.reason,
         "tier": judged.tier,
         "class": judged.tool_class,
         "account": judged.account,
         "resources": [{"kind": each.kind, "value": each.value} for each in judged.resources],
         "args_digest": judged.frozen.digest.hex() if judged.frozen else None,
-        "steps": [{"number": step.number, "text": step.text} for step in judged.steps],
+        "steps": [{"number": number, "text": text} for number, text in steps],
     }

@@ -40,7 +40,10 @@ def request() -> None:
 @with_key
 @as_json
 def list_(place: Place, everything: bool, as_json: bool) -> None:
-    """List what waits for your answer."""
+    """List what waits for your answer.
+
+    With --all, one that you approved shows what came of it: the call's outcome, or how the act ended that no call used.
+    """
     from lever.envelopes import ask
 
     answer = ask(place, "/admin/request_list", "request_list", {"all": "1"} if everything else {})
@@ -204,7 +207,7 @@ def _facts(waiting: Waiting) -> dict[str, str]:
 
     return {
         "request": waiting.id,
-        "state": waiting.state,
+        "state": _state(waiting.told),
         "agent": f"{waiting.target.cn}, generation {waiting.target.generation}",
         "asks for": _REGIMES.get(waiting.regime, waiting.regime),
         "until": times.show(waiting.expires_at),
@@ -217,10 +220,14 @@ def _facts(waiting: Waiting) -> dict[str, str]:
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
     what = " ".join(str(one[name]) for name in ("tool", "account") if one.get(name))
-    state = str(one.get("state"))
-    if state == "pending":
-        state = f"pending {_left(one)}"
+    state = f"pending {_left(one)}" if one.get("state") == "pending" else _state(one)
     return (str(one.get("request")), state, _agent(one), _REGIMES.get(str(one.get("regime")), "-"), what)
+
+
+def _state(one: dict[str, Any]) -> str:
+    """Of one that was approved the word is its act's by now, unless that just waits."""
+    state = str(one.get("state"))
+    return f"approved, {state}" if one.get("answer") and state != "approved" else state
 
 
 def _left(one: dict[str, Any]) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from broker.wire import envelope, statement
+from broker.wire.act_records import CallEnded, LeaseClosed, RequestEnded
 from broker.wire.envelope import Envelope
 from broker.wire.names import NAMESPACE_ADMIN, NAMESPACE_DIRECTIVE, Instance, Instant
 from broker.wire.times import SECOND
+from tests.authority.desk import BETWEEN, FAKE, WATCHED, Desk, asked, call, code, until, wide_policy
 from tests.fakes.fake_clock import COMPILER, FakeClock
 from tests.forked import ForkServer
 from tests.rig import Agent, Rig, is_miss, now, pair, sign
@@ -45,6 +49,18 @@ def rig(tmp_path: Path, clock: FakeClock, clocked: tuple[FakeClock, ForkServer])
     made.clocked = clocked[1]
     made.start(env=clock.environment)
     yield made
+    made.close()
+
+
+@pytest.fixture
+def house(tmp_path: Path, clock: FakeClock, clocked: tuple[FakeClock, ForkServer]) -> Iterator[Desk]:
+    """Such an instance with a tool server behind it, which is watched."""
+    made = Rig.create(tmp_path / "instance")
+    (beside := tmp_path / "beside").mkdir()
+    servers = WATCHED.format(python=sys.executable, between=BETWEEN, fake=FAKE, folder=beside)
+    made.config.write_text(made.config.read_text() + servers)
+    made.clocked = clocked[1]
+    yield Desk(made.start(env=clock.environment)).open(wide_policy())
     made.close()
 
 
@@ -190,6 +206,7 @@ def test_a_change_of_signers_seen_while_the_clock_is_behind_is_written_later(rig
     assert rig.cli("journal", "show", "--json").stdout.count('"signers_changed"') == before + 1
 
 
+@pytest.mark.promise("P16")
 def test_a_certificate_ends_by_the_brokers_clock_on_open_connections_too(rig: Rig, clock: FakeClock) -> None:
     agent = rig.enrol("worker-a")
     assert is_miss(agent.consume("unknown"))
@@ -208,3 +225,25 @@ def test_a_cli_whose_clock_differs_is_told_so(rig: Rig, clock: FakeClock, tmp_pa
         told = rig.cli(*words, expect=3, env=other.environment)
         assert "clock" in told.stderr, told.stderr
     assert rig.cli("directive", "list").returncode == 0
+
+
+@pytest.mark.promise("P21", "P23")
+def test_what_time_alone_closes_is_closed_and_told_though_nobody_calls(house: Desk, clock: FakeClock) -> None:
+    agent, hold = house.rig.enrol("worker-a"), house.beside / "hold"
+    request = asked(agent, "s__echo", {"n": 1})
+    assert house.lease(agent, "mail").status_code == 200
+    assert code(call(agent, "s__pid")) == ""
+    hold.touch()
+    with ThreadPoolExecutor(1) as other:
+        going = other.submit(call, house.rig.enrol("worker-b"), "s__look", {"paths": []})
+        until(lambda: bool(house.reached("look")))
+        clock.set(-HOUR)
+        hold.unlink()
+        assert code(going.result()) == "in_progress", "what came of it can't be written"
+    assert [fact.outcome for fact in house.facts(CallEnded)] == ["done"]
+    clock.set(HOUR)
+    told = agent.get("/inbox?wait=30&requests=1").json()
+    assert [one["id"] for one in told["requests"]] == [request]
+    assert [(fact.request, fact.reason) for fact in house.facts(RequestEnded)] == [(request, "expired")]
+    assert [fact.reason for fact in house.facts(LeaseClosed)] == ["time"]
+    assert [fact.outcome for fact in house.facts(CallEnded)] == ["done", "done"]

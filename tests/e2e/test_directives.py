@@ -77,7 +77,7 @@ def test_a_strangers_key_is_refused(rig: Rig, agents: Agents, tmp_path: Path, ki
     assert rig.send_raw(raw, key=make_key(tmp_path / "stranger", kind)).status_code == 400
 
 
-@pytest.mark.promise("P2")
+@pytest.mark.promise("P2", "P37")
 def test_another_agent_and_its_check_get_the_same_miss(rig: Rig, agents: Agents) -> None:
     agent, other = agents
     id = rig.send("worker-a")
@@ -320,6 +320,7 @@ def test_an_answer_is_not_repeated_once_it_was_taken_back(rig: Rig, agents: Agen
     agent, id = agents[0], rig.send()
     assert agent.consume(id, "again").status_code == 200
     assert rig.revoke(id).json() == {"revoked": False}, "it was consumed"
+    assert rig.revoke("nope").json() == {"revoked": False, "known": False}
     assert is_miss(agent.consume(id, "again"))
     assert rig.row(id)["state"] == "consumed"
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.wire import statement
+from broker.wire.act_records import CallClaimed
+from tests.authority.desk import BETWEEN, FAKE, WATCHED, Desk, asked, call, code, wide_policy
 from tests.rig import Rig, is_miss
 
 RECORDS, PAYLOADS = Path("journal/00000001.seg"), Path("payloads/00000001.seg")
@@ -121,8 +124,21 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+def filled(small: Path) -> Path:
+    """A file that leaves no room there; remove it to make some."""
+    with (small / "filler").open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(bytes(4096))
+        except OSError:
+            return small / "filler"
+
+
+MOUNTS = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs takes root")
+
+
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs takes root")
+@MOUNTS
 @pytest.mark.promise("P28", "P29", "P4")
 def test_a_full_disk_stops_the_daemon_and_what_it_acknowledged_is_there_when_there_is_room(
     tmp_path: Path, small: Path
@@ -132,13 +148,7 @@ def test_a_full_disk_stops_the_daemon_and_what_it_acknowledged_is_there_when_the
     rig.state.symlink_to(small / "state")
     agent = rig.start().enrol("worker-a")
     ids = [rig.send() for _ in range(40)]
-    with (small / "filler").open("wb", buffering=0) as filler:
-        try:
-            while True:
-                filler.write(bytes(4096))
-        except OSError:
-            pass
-    given = []
+    filler, given = filled(small), []
     for id in ids:
         answer = agent.consume(id)
         if answer.status_code != 200:
@@ -150,7 +160,7 @@ def test_a_full_disk_stops_the_daemon_and_what_it_acknowledged_is_there_when_the
     assert rig.daemon
     assert rig.daemon.wait(timeout=30) == 1
     assert any("No space left on device" in line for line in rig.log)
-    (small / "filler").unlink()
+    filler.unlink()
     rig.start()
     agent.close()
     states = {row["id"]: row["state"] for row in rig.listed()}
@@ -158,4 +168,33 @@ def test_a_full_disk_stops_the_daemon_and_what_it_acknowledged_is_there_when_the
     assert all(is_miss(agent.consume(id)) for id in given)
     assert agent.consume(ids[-1]).status_code == 200
     assert rig.send_raw(statement.encode(rig.statement())).status_code == 200
+    rig.close()
+
+
+@pytest.mark.root
+@MOUNTS
+@pytest.mark.promise("P28", "P23")
+def test_a_call_whose_intent_finds_no_room_is_not_carried_out_and_its_act_is_not_spent(
+    tmp_path: Path, small: Path
+) -> None:
+    rig = Rig.create(tmp_path / "instance")
+    shutil.move(rig.state, small / "state")
+    rig.state.symlink_to(small / "state")
+    (beside := tmp_path / "beside").mkdir()
+    servers = WATCHED.format(python=sys.executable, between=BETWEEN, fake=FAKE, folder=beside)
+    rig.config.write_text(rig.config.read_text() + servers)
+    house = Desk(rig.start()).open(wide_policy())
+    agent, large = rig.enrol("worker-a"), {"text": "x" * 40_000}
+    assert house.approve(asked(agent, "s__echo", large)).status_code == 200
+    filler = filled(small)
+    assert code(call(agent, "s__echo", large)) == "unavailable"
+    assert rig.daemon
+    assert rig.daemon.wait(timeout=30) == 1
+    assert house.reached() == []
+    filler.unlink()
+    rig.start()
+    agent.close()
+    assert (house.reached(), house.facts(CallClaimed)) == ([], []), "nor by the start"
+    assert code(call(agent, "s__echo", large)) == ""
+    assert len(house.reached("echo")) == len(house.facts(CallClaimed)) == 1
     rig.close()

@@ -238,6 +238,31 @@ def test_a_flood_of_looks_into_the_inbox_has_a_rate_of_its_own(default_rig: Rig)
     assert tally.got[200] <= 240, "its rate, and what it gained meanwhile"
 
 
+CALL: dict[str, object] = {"name": "files__read", "arguments": {}}
+MESSAGE: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}
+
+
+@pytest.mark.promise("P11")
+def test_tool_calls_have_the_rate_that_is_configured_whichever_way_they_come(tmp_path: Path) -> None:
+    with closing(Rig.create(tmp_path / "instance", limits="limits: {calls_per_minute: 3}")) as rig:
+        rig.start()
+        honest = enrolled(rig, "honest")
+        for path, call, beyond in (
+            ("/tools/call", CALL, b"rate limited"),
+            ("/mcp", MESSAGE, b"too many calls"),
+        ):
+            eager, before, told = enrolled(rig, "eager"), records(rig), list[bytes]()
+            while not told or beyond not in told[-1]:
+                assert len(told) < 30, f"{path}: ten times its rate"
+                told.append(eager.post(path, call).content)
+            assert all(b"unknown_tool" in answer for answer in told[:-1]), "each within it is judged"
+            assert len(told) > 3
+            assert eager.get("/tools").status_code == 429, "a look costs as much"
+            assert consumes(rig, eager), "its own consume has another rate"
+            assert consumes(rig, honest)
+            assert records(rig) <= before + 40, "what it cannot do fills no disk"
+
+
 # --- an identity that was replaced ------------------------------------------------------------------------------------
 
 PREDECESSORS = {

@@ -96,7 +96,7 @@ def _account(entry: ToolEntry) -> str:
 
 
 def _operand(operand: Any) -> str:
-    return f"{json_pointer.show(operand.pointer)} as a {operand.kind}"
+    return f"{json_pointer.show(operand.pointer)} as {operand.kind.one}"
 
 
 def _rule(rule: Any) -> str:

@@ -23,6 +23,10 @@ from broker.wire.verified import Standing, VerifiedBytes
 
 FIRST_READ_S: Final = 60
 _LIFTED_BY = {Reason.AGENT_PAUSED: "lever agent resume {cn}", Reason.EMERGENCY_STOP: "lever resume"}
+_MENDED_BY = _LIFTED_BY | {
+    Reason.RUN_STOPPED: "lever run new {cn}",
+    Reason.BUDGET_EXCEEDED: "a fresh budget: lever run new {cn}; a larger one: lever policy apply FILE",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +85,16 @@ def open_lease(
     if flaw := _lease_flaw(book, now, statement, action):
         return request.refuse(*flaw)
     waiting = ledger.requests[action.request_id] if action.request_id else None
-    if waiting and (found := hindrance.of(book, now, waiting)):
-        return _ended(request, waiting, found)
     cn, generation = statement.target.cn, statement.target.generation
+    if found := hindrance.of(book, now, waiting) if waiting else hindrance.of_agent(book, now, cn, generation):
+        return _ended(request, waiting, found) if waiting else _unusable(request, cn, found)
     terms, account_flaw = leases.terms_of(book, cn, action.account), leases.flaw_of(book, cn, action.account)
     if account_flaw or terms is None:
         reason, detail = account_flaw or (Reason.UNKNOWN_ACCOUNT, "")
         return request.refuse(reason, f"for {cn}: {detail}", "lever policy show")
     run = ledger.runs.get(ledger.run_of.get((cn, generation), ""))
-    if run is None or run.stopped:
-        why = "has called nothing yet" if run is None else f"is in a run that is over ({run.stopped})"
-        return request.refuse(Reason.NO_RUN, f"{cn} {why}", f"lever run new {cn}")
+    if run is None:
+        return request.refuse(Reason.NO_RUN, f"{cn} has called nothing yet", f"lever run new {cn}")
     asked_s = leases.seconds_of(waiting) if waiting else None
     fact = LeaseOpened(
         statement.directive_id, action.request_id, cn, generation, run.run, action.account,
@@ -173,6 +176,12 @@ def _ended(request: Request, waiting: Waiting, found: hindrance.Hindrance) -> De
     over = Draft(RequestEnded(waiting.request, reason))
     hint = "the request is over: the agent has to ask again"
     return request.refuse(reason, f"it would be refused now: {detail}", hint, drafts=(over,))
+
+
+def _unusable(request: Request, cn: Cn, found: hindrance.Hindrance) -> Decision[Granted]:
+    """Nobody asked for it, so nothing is over: the operator opens it once it could be used."""
+    reason, detail = found
+    return request.refuse(reason, f"no read of {cn} would go through now: {detail}", _MENDED_BY[reason].format(cn=cn))
 
 
 def _a(waiting: Waiting) -> str:

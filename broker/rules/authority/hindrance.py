@@ -12,26 +12,31 @@ from broker.rules.authority.resolving import resolved
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.wire import frozen
-from broker.wire.names import Instant
+from broker.wire.names import Cn, Generation, Instant
 
 Hindrance = tuple[Reason, str]
 
 
 def of(book: Book, now: Instant, waiting: Request) -> Hindrance | None:
     """Decided anew, on the newest state, from the arguments that wait; None where only the signature is missing."""
-    ledger, cn = book.ledger, waiting.cn
+    if found := of_agent(book, now, waiting.cn, waiting.generation):
+        return found
+    return _of_call(book, waiting) if waiting.tool else leases.flaw_of(book, waiting.cn, waiting.account)
+
+
+def of_agent(book: Book, now: Instant, cn: Cn, generation: Generation) -> Hindrance | None:
+    """What would refuse whatever this enrolment calls."""
+    ledger = book.ledger
     if cn in book.paused:
         return Reason.AGENT_PAUSED, f"{cn} is paused"
     if ledger.stopped_at:
         return Reason.EMERGENCY_STOP, "everything is stopped"
-    run = ledger.runs.get(ledger.run_of.get((cn, waiting.generation), ""))
+    run = ledger.runs.get(ledger.run_of.get((cn, generation), ""))
     if run and run.stopped:
         return Reason.RUN_STOPPED, f"its run is over ({run.stopped})"
     over = budgets.exceeded(run, ledger.layers(scopes_of(book, cn)), now)
     # Figures that are late come with the agent's next words: that it waits for the operator does not end its request.
-    if over and over[0] is Reason.BUDGET_EXCEEDED:
-        return over
-    return _of_call(book, waiting) if waiting.tool else leases.flaw_of(book, cn, waiting.account)
+    return over if over and over[0] is Reason.BUDGET_EXCEEDED else None
 
 
 def _of_call(book: Book, waiting: Request) -> Hindrance | None:

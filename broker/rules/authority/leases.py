@@ -8,8 +8,9 @@ from broker.errors import Reason
 from broker.rules import identity
 from broker.rules.authority import asking, budgets
 from broker.rules.authority.asking import ConsentRequired
+from broker.rules.authority.caller_steps import started_run
 from broker.rules.authority.entries import Request
-from broker.rules.authority.passage import Ids, started_run
+from broker.rules.authority.passage import Ids
 from broker.rules.authority.plan import accounts, plan
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.rules import identity
 from broker.rules.authority import leases, orders, rows
-from broker.rules.authority.entries import ActState, Claim, Request, RequestState
+from broker.rules.authority.entries import Claim, Request, RequestState
 from broker.rules.book import Book
 from broker.rules.decision import Decision
 from broker.rules.decision import Request as Asked
@@ -34,9 +34,7 @@ def status(book: Book, now: Instant, *, caller: Caller, id: str) -> Decision[Res
     claim = book.ledger.claims.get(act.claim) if act and act.claim else None
     if claim:
         return Decision((), claim if claim.outcome else tool_results.status(request, "running"))
-    over = act is not None and act.state not in (ActState.ACTIVE, ActState.CLAIMED)
-    state = str(act.state) if act and over else rows.state_of(request, now)
-    return Decision((), tool_results.status(request, state))
+    return Decision((), tool_results.status(request, rows.state_of(book, request, now)))
 
 
 def shortened(book: Book, request: Request) -> dict[str, object]:

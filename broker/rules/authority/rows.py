@@ -7,7 +7,9 @@ from typing import Any
 
 from broker.rules.authority import budgets, spans
 from broker.rules.authority import leases as leasing
-from broker.rules.authority.entries import Act, Lease, Request, RequestState, Run
+from broker.rules.authority.entries import Act, ActState, Lease, Request, RequestState, Run
+from broker.rules.authority.judgement import Unresolved
+from broker.rules.authority.resolving import as_defined
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
 from broker.wire.catalogue import Listing, PinnedTool
@@ -19,15 +21,16 @@ Row = dict[str, Any]
 
 def requests(book: Book, now: Instant, everything: bool = True) -> list[Row]:
     """Every request that is still remembered, the oldest first; or those alone that wait."""
-    rows = (one for one in book.ledger.requests.values() if everything or state_of(one, now) == RequestState.PENDING)
-    return [request(one, now) for one in rows]
+    found = book.ledger.requests.values()
+    rows = (one for one in found if everything or state_of(book, one, now) == RequestState.PENDING)
+    return [request(book, one, now) for one in rows]
 
 
-def request(one: Request, now: Instant) -> Row:
+def request(book: Book, one: Request, now: Instant) -> Row:
     """One request, without the arguments themselves."""
     return {
         "request": one.request,
-        "state": state_of(one, now),
+        "state": state_of(book, one, now),
         "regime": one.regime,
         "agent": {"cn": one.cn, "generation": one.generation},
         "run": one.run,
@@ -46,29 +49,39 @@ def request(one: Request, now: Instant) -> Row:
     }
 
 
-def state_of(one: Request, now: Instant) -> str:
-    """Its state; `expired` from its time on, though the record of that comes later."""
-    return "expired" if one.state == "pending" and now >= one.expires_at else str(one.state)
+def state_of(book: Book, one: Request, now: Instant) -> str:
+    """Its state, and once the act that answered it is no longer just waiting, what came of that; `expired` from its
+    time on, though the record of that comes later."""
+    if act := book.ledger.acts.get(one.answer):
+        state = _act_state(book, act, now)
+        return str(one.state) if state == ActState.ACTIVE else state
+    return "expired" if one.state == RequestState.PENDING and now >= one.expires_at else str(one.state)
 
 
 def asked(book: Book, one: Request, now: Instant) -> Row:
     """One request with what its answer takes: of a lease what the policy of this moment lets it be, null where none
     knows the account. Without the arguments themselves."""
     terms = leasing.terms_of(book, one.cn, one.account) if one.regime == "lease" else None
-    return request(one, now) | ({"terms": asdict(terms) if terms else None} if one.regime == "lease" else {})
+    row = request(book, one, now)
+    return row | ({"terms": asdict(terms) if terms else None} if one.regime == "lease" else {})
 
 
-def acts(book: Book) -> list[Row]:
+def acts(book: Book, now: Instant) -> list[Row]:
     """Every act that is still remembered."""
-    return [_act(book, one) for one in book.ledger.acts.values()]
+    return [_act(book, one, now) for one in book.ledger.acts.values()]
 
 
-def _act(book: Book, one: Act) -> Row:
-    """Once its call has ended, its state is what that came to."""
+def _act_state(book: Book, one: Act, now: Instant) -> str:
+    """Its own; once its call has ended, what that came to; `expired` from its time on, as of a request."""
     claim = book.ledger.claims.get(one.claim)
+    late = one.state is ActState.ACTIVE and now >= one.expires_at
+    return (claim.outcome if claim else "") or ("expired" if late else str(one.state))
+
+
+def _act(book: Book, one: Act, now: Instant) -> Row:
     return {
         "act": one.act,
-        "state": (claim.outcome if claim else "") or str(one.state),
+        "state": _act_state(book, one, now),
         "request": one.request or None,
         "agent": {"cn": one.cn, "generation": one.generation},
         "tool": one.tool,
@@ -142,11 +155,19 @@ def tools(book: Book, server: str, seen: Listing | None) -> list[Row]:
     """A server's tools as it defines them now, beside what was accepted. seen: None while it does not answer."""
     before = {tool.name: tool for tool in book.ledger.tools() if tool.server == server}
     if seen is None:
-        return [_tool(tool, None, False) | {"state": "unavailable"} for tool in before.values()]
+        rows = [_tool(tool, None, False) | {"state": "unavailable"} for tool in before.values()]
+        return [_with_refusal(book, row, Unresolved.SERVER_UNAVAILABLE) for row in rows]
     names = sorted({*seen.tools, *before} - seen.unfit.keys())
     rows = [_tool(before.get(name), seen.tools.get(name), (server, name) in book.ledger.changed) for name in names]
-    unfit = [_unfit(before.get(name), f"{server}.{name}", why) for name, why in seen.unfit.items()]
-    return [*rows, *unfit]
+    rows += [_unfit(before.get(name), f"{server}.{name}", why) for name, why in seen.unfit.items()]
+    defined = {tool.qualified: tool for tool in seen.tools.values()}
+    return [_with_refusal(book, row, defined.get(row["tool"], Unresolved.TOOL_CHANGED)) for row in rows]
+
+
+def _with_refusal(book: Book, row: Row, defined: PinnedTool | Unresolved) -> Row:
+    """With the code that every call of it gets, whoever calls; null where it depends on the call."""
+    tool = as_defined(book.ledger, row["tool"], defined)
+    return row | {"refused": str(tool) if isinstance(tool, Unresolved) else None}
 
 
 def _tool(accepted: PinnedTool | None, seen: PinnedTool | None, shut: bool) -> Row:

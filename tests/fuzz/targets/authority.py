@@ -31,7 +31,8 @@ from broker.wire.policy import Policy
 from tests.fuzz.place import folder, put
 from tests.fuzz.target import Target
 from tests.policy.samples import WHOLE, tool
-from tests.policy.test_policy_file import GOOD, ROOT
+from tests.policy.test_policy_file import ROOT
+from tests.vectors.policy_files import GOOD
 from tests.wire import samples, vectors
 
 _TOOLS = (tool("files.read", {"properties": {"path": {"type": "string"}}}), tool("files.write", destructiveHint=True))
@@ -169,7 +170,7 @@ TARGETS = (
     Target("stored answer", (), _stored, (tool_results.words("the server can't be reached"),), list),
     Target("_meta of a call", (), _json(_meta), (b'{"lever.dev/call_id":"c-1","lever.dev/wait_s":3}',), tuple),
     Target("body of call", ("broker.wire.bodies.call_body",), bodies.call_body, (_CALL,), bodies.CallBody),
-    Target("message to /mcp", ("broker.wire.bodies.mcp_body",), bodies.mcp_body, (_MESSAGE,), tries=400),
+    Target("message to /mcp", ("broker.wire.bodies.mcp_body",), bodies.mcp_body, (_MESSAGE,), tries=100),
     Target("body of usage", ("broker.wire.bodies.usage_body",), bodies.usage_body,
            (_USAGE, _USAGE.replace(b"run", b"agent")), bodies.UsageBody),
     Target("envelope with an attachment", ("broker.wire.bodies.attached_pair",),
