@@ -2,7 +2,7 @@
 
 Run as `python -m bench.client PORT CA`, or `-` for the CA to speak plain HTTP, with one JSON line on its input:
 {"clients": [{"identity": path, "bodies": [...], "head": ...}], "expect": a text in each answer}. Answers one JSON line:
-{"seconds": whole, "p50_ms": ..., "bad": n}.
+{"seconds": whole, "p50_ms": ..., "bad": the beginnings of the first answers that were not good}.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Line(asyncio.Protocol):
         head, bodies = client.get("head", HEAD), client["bodies"]
         self.expect = expect
         self.requests = [f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode() for body in reversed(bodies)]
-        self.done, self.latencies, self.bad = done, latencies, 0
+        self.done, self.latencies, self.bad = done, latencies, list[str]()
         self.buffer = b""
 
     def connection_made(self, transport: Any) -> None:
@@ -49,7 +49,8 @@ class Line(asyncio.Protocol):
         if len(self.buffer) < head + 4 + length:
             return
         self.latencies.append(time.perf_counter() - self.begun)
-        self.bad += not (self.buffer.startswith(b"HTTP/1.1 200") and self.expect in self.buffer)
+        if not (self.buffer.startswith(b"HTTP/1.1 200") and self.expect in self.buffer):
+            self.bad.append(self.buffer[:500].decode(errors="replace"))
         self.buffer = b""
         if self.requests:
             self.go()
@@ -81,7 +82,11 @@ async def run(port: int, ca: str, plan: dict[str, Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     for line in lines:
         line.transport.close()
-    return {"seconds": seconds, "p50_ms": statistics.median(latencies) * 1e3, "bad": sum(line.bad for line in lines)}
+    return {
+        "seconds": seconds,
+        "p50_ms": statistics.median(latencies) * 1e3,
+        "bad": [bad for line in lines for bad in line.bad][:3],
+    }
 
 
 if __name__ == "__main__":

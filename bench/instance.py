@@ -158,5 +158,5 @@ def drive(port: int, ca: str, plan: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(argv, input=json.dumps(plan) + "\n", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     answer: dict[str, Any] = json.loads(done.stdout)
-    assert not answer["bad"], f"{answer['bad']} answers were not good"
+    assert not answer["bad"], f"answers that were not good: {answer['bad']}"
     return answer

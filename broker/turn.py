@@ -58,6 +58,10 @@ class Turn:
             raise decision.refused
         return decision.answer  # type: ignore[return-value]  # a decision that refuses nothing has its answer
 
+    async def read(self, read: Callable[[Book, Instant], T], wall_at: Instant) -> T:
+        """What `read` makes of the newest state, told once all of that is durable. Raises as `take` does."""
+        return await self.take(lambda book, now: Decision((), read(book, now)), wall_at)
+
     async def tidy(self, wall_at: Instant, *, everything: bool = False) -> None:
         """Write the counts of folded refusals whose minute is over."""
         now = self.now(wall_at)

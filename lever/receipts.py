@@ -94,7 +94,7 @@ def _note(receipt: Receipt, bytes_of: BytesOf) -> dict[str, Any] | None:
     noted = receipt.noted
     if noted is None:
         return None
-    raw = bytes_of(noted.payloads[0])
+    raw = _bytes(bytes_of, noted, 0)
     text = None if raw is None else raw.decode()
     return {"at": shown(noted.at), "fingerprint": getattr(noted.fact, "fingerprint", ""), "text": text}
 
@@ -157,6 +157,11 @@ def _outcome(receipt: Receipt) -> str:
     return receipt.outcome or "running"
 
 
+def _bytes(bytes_of: BytesOf, record: Record, number: int) -> bytes | None:
+    """None where they are dropped, or the record, which need not be an honest one, names none."""
+    return bytes_of(record.payloads[number]) if number < len(record.payloads) else None
+
+
 def _base64(bytes_of: BytesOf, record: Record, number: int) -> str | None:
-    raw = bytes_of(record.payloads[number])
+    raw = _bytes(bytes_of, record, number)
     return None if raw is None else base64.b64encode(raw).decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -137,9 +137,9 @@ class AdminRoutes:
         return await self._agents(order, names.cn(order.envelope.params["cn"], "params.cn"))
 
     async def _agents(self, order: admin.Order, cn: str) -> Response:
-        await self.desk.turn.take(partial(admin.take, order=order), self.desk.clock())
-        now = self.desk.turn.now(self.desk.clock())
-        return answer(200, {"agents": listing.agents(self.desk.turn.book, now, cn=cn)})
+        read = partial(listing.agents, cn=cn)
+        rows = await self.desk.turn.take(partial(admin.take, order=order, read=read), self.desk.clock())
+        return answer(200, {"agents": rows})
 
     async def _observe(self, request: Request) -> Response:
         order = await self.desk.order(request, "observe")
@@ -153,10 +153,11 @@ class AdminRoutes:
         lines = _lines(self.watchers, queue, id, self._state)
         return Response(200, b"", content_type="application/x-ndjson", stream=lines)
 
-    def _state(self, id: str) -> list[listing.Row]:
+    async def _state(self, id: str) -> list[listing.Row]:
         """How one directive stands, as lines of the stream."""
-        now = self.desk.turn.now(self.desk.clock())
-        rows = listing.directives(self.desk.turn.book, now, id=id) if id else []
+        if not id:
+            return []
+        rows = await self.desk.turn.read(partial(listing.directives, id=id), self.desk.clock())
         return [row | {"action_kind": row["kind"], "kind": "state"} for row in rows]
 
     def _ticket_s(self, params: dict[str, str]) -> int:
@@ -192,7 +193,10 @@ def _digest(word: str) -> Digest:
 
 
 async def _lines(
-    watchers: Watchers, queue: asyncio.Queue[Record | None], id: str, state: Callable[[str], list[listing.Row]]
+    watchers: Watchers,
+    queue: asyncio.Queue[Record | None],
+    id: str,
+    state: Callable[[str], Awaitable[list[listing.Row]]],
 ) -> AsyncIterator[bytes]:
     """How the directive stands, then one JSON object a line for each durable record. At most 15 minutes.
 
@@ -200,14 +204,14 @@ async def _lines(
     directives without naming them: then the state is told anew.
     """
     try:
-        for row in state(id):
+        for row in await state(id):
             yield answers.encode(row) + b"\n"
         async with asyncio.timeout(OBSERVE_S):
             while (record := await queue.get()) is not None:
                 row = view(record)
                 about = not id or id in (row.get("id"), *row.get("ids", ()))
                 ended = isinstance(record.fact, AgentEnrolled | AgentRevoked)
-                for told in [row] if about else state(id) if ended else []:
+                for told in [row] if about else await state(id) if ended else []:
                     yield answers.encode(told) + b"\n"
     except TimeoutError:
         return

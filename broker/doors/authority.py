@@ -15,7 +15,7 @@ from broker.rules import admin
 from broker.rules.authority import consent, orders, rows
 from broker.rules.book import Book
 from broker.rules.decision import Decision
-from broker.wire import bodies, names, policy
+from broker.wire import bodies, names
 from broker.wire.catalogue import Listing, server_name
 from broker.wire.names import Instant
 
@@ -80,9 +80,8 @@ class AuthorityRoutes:
     async def _take(self, decide: Callable[[Book, Instant], Decision[Any]]) -> Any:
         return await self.desk.turn.take(decide, self.desk.clock())
 
-    async def _read(self, order: admin.Order) -> tuple[Book, Instant]:
-        await self._take(partial(admin.take, order=order))
-        return self.desk.turn.book, self.desk.turn.now(self.desk.clock())
+    async def _read(self, order: admin.Order, read: Callable[[Book, Instant], dict[str, Any]]) -> Response:
+        return answer(200, await self._take(partial(admin.take, order=order, read=read)))
 
     # --- policies and tools
 
@@ -94,28 +93,26 @@ class AuthorityRoutes:
 
     async def _policy_show(self, order: admin.Order, attached: bytes) -> Response:
         _params(order, set())
-        book, _ = await self._read(order)
-        in_force = [(scope, force.policy) for scope, force in book.ledger.policies.items() if force.policy]
-        told = [
-            {"scope": scope, "version": one.version, "digest": one.digest.hex(), "policy": policy.encode(one).decode()}
-            for scope, one in in_force
-        ]
-        return answer(200, {"policies": told, "accepted": sorted(tool.qualified for tool in book.ledger.tools())})
+        return await self._read(order, lambda book, _: rows.policies(book))
 
     async def _tools_list(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, set(), {"server"})
-        book, _ = await self._read(order)
+        await self._take(partial(admin.take, order=order))
         wanted = (server_name(params["server"], "params.server"),) if "server" in params else self.servers.names
-        found, unavailable = {}, {}
+        seen: dict[str, Listing | None] = {}
+        unavailable = {}
         for server in wanted:
             try:
-                found[server] = rows.tools(book, server, await self.servers.listing(server))
+                seen[server] = await self.servers.listing(server)
             except (Unavailable, Malformed) as error:  # one that is down hides none of the others
                 if server not in self.servers.names:
                     raise
-                found[server] = rows.tools(book, server, None)
+                seen[server] = None
                 why = str(error).removeprefix(f"{server}: ")
                 unavailable[server] = {"why": why, "said": getattr(error, "said", "")}
+        found = await self.desk.turn.read(
+            lambda book, _: {server: rows.tools(book, server, one) for server, one in seen.items()}, self.desk.clock()
+        )
         return answer(200, {"servers": found, "unavailable": unavailable})
 
     async def _tools_accept(self, order: admin.Order, attached: bytes) -> Response:
@@ -127,16 +124,21 @@ class AuthorityRoutes:
     async def _request(self, request: Request) -> Response:
         """One request by its random id, with the exact bytes: who knows the id may see what is to be signed."""
         id = names.directive_id(request.query.get("id"), "id")
-        found = self.desk.turn.book.ledger.requests.get(id)
-        if found is None:
+
+        def read(book: Book, now: Instant) -> rows.Row | None:
+            if (found := book.ledger.requests.get(id)) is None:
+                return None
+            return rows.asked(book, found, now) | {"args": base64.b64encode(found.args).decode()}
+
+        if (row := await self.desk.turn.read(read, self.desk.clock())) is None:
             return problem(409, f"there is no request {id}", Reason.UNKNOWN_REQUEST, "lever request list")
-        row = rows.asked(self.desk.turn.book, found, self.desk.turn.now(self.desk.clock()))
-        return answer(200, row | {"args": base64.b64encode(found.args).decode()})
+        return answer(200, row)
 
     async def _request_list(self, order: admin.Order, attached: bytes) -> Response:
         everything = "all" in _params(order, set(), {"all"})
-        book, now = await self._read(order)
-        return answer(200, {"requests": rows.requests(book, now, everything), "acts": rows.acts(book, now)})
+        return await self._read(
+            order, lambda book, now: {"requests": rows.requests(book, now, everything), "acts": rows.acts(book, now)}
+        )
 
     async def _request_deny(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"id"}, {"note"})
@@ -150,8 +152,9 @@ class AuthorityRoutes:
 
     async def _lease_list(self, order: admin.Order, attached: bytes) -> Response:
         _params(order, set())
-        book, now = await self._read(order)
-        return answer(200, {"leases": rows.leases(book, now), "closed": rows.ended_leases(book)})
+        return await self._read(
+            order, lambda book, now: {"leases": rows.leases(book, now), "closed": rows.ended_leases(book)}
+        )
 
     async def _lease_close(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"id"})
@@ -162,8 +165,9 @@ class AuthorityRoutes:
 
     async def _run_list(self, order: admin.Order, attached: bytes) -> Response:
         _params(order, set())
-        book, now = await self._read(order)
-        return answer(200, {"runs": rows.runs(book, now), "stopped": bool(book.ledger.stopped_at)})
+        return await self._read(
+            order, lambda book, now: {"runs": rows.runs(book, now), "stopped": bool(book.ledger.stopped_at)}
+        )
 
     async def _run_new(self, order: admin.Order, attached: bytes) -> Response:
         params = _params(order, {"cn"})

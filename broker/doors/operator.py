@@ -14,10 +14,11 @@ from broker.errors import BrokerError, Fatal, Malformed, Reason, Refused, Unavai
 from broker.rules import admin, listing
 from broker.rules import admit as rules
 from broker.rules.authority import consent
+from broker.rules.book import Book
 from broker.rules.decision import Request as Asked
 from broker.turn import Turn
 from broker.wire import answers, bodies, envelope, names, statement
-from broker.wire.names import DirectiveId, Instant
+from broker.wire.names import Cn, DirectiveId, Instant
 from broker.wire.verified import VerifiedBytes
 
 JSON = "application/json"
@@ -155,18 +156,17 @@ class DirectiveRoutes:
 
     async def _resolve(self, request: Request) -> Response:
         cn = names.cn(request.query.get("agent"), "agent")
-        agent = self.desk.turn.book.agents.get(cn)
-        if agent is None:
+        generation = await self.desk.turn.read(partial(_generation, cn=cn), self.desk.clock())
+        if generation is None:
             return answer(409, {"error": "agent not yet enrolled", "hint": f"lever agent invite {cn}"})
-        return answer(200, {"cn": cn, "slug": cn, "generation": agent.generation})
+        return answer(200, {"cn": cn, "slug": cn, "generation": generation})
 
     async def _list(self, request: Request) -> Response:
         order = await self.desk.order(request, "list")
         _params(order, optional={"id", "state", "nonce"})
-        await self.desk.turn.take(partial(admin.take, order=order), self.desk.clock())
         params = order.envelope.params
-        book, now = self.desk.turn.book, self.desk.turn.now(self.desk.clock())
-        rows = listing.directives(book, now, id=params.get("id", ""), state=params.get("state", ""))
+        read = partial(listing.directives, id=params.get("id", ""), state=params.get("state", ""))
+        rows = await self.desk.turn.take(partial(admin.take, order=order, read=read), self.desk.clock())
         return answer(200, {"directives": rows})
 
     async def _revoke(self, request: Request) -> Response:
@@ -196,6 +196,11 @@ class DirectiveRoutes:
     async def _statement(self, request: Request) -> VerifiedBytes:
         pair = bodies.signed_pair(request.body, "statement")
         return await self.desk.verify(pair.raw, pair.signature, names.NAMESPACE_DIRECTIVE, self.desk.clock())
+
+
+def _generation(book: Book, now: Instant, *, cn: Cn) -> int | None:
+    agent = book.agents.get(cn)
+    return agent.generation if agent else None
 
 
 def answer(status: int, body: dict[str, Any]) -> Response:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from broker.errors import Reason
 from broker.rules.admit import Flaw
@@ -78,11 +80,14 @@ def flaw_of(book: Book, now: Instant, order: Order, instance: Instance) -> Flaw 
     return None
 
 
-def take(book: Book, now: Instant, *, order: Order) -> Decision[None]:
-    """An operation that only reads: the envelope is spent, nothing else changes."""
+def take(
+    book: Book, now: Instant, *, order: Order, read: Callable[[Book, Instant], Any] = lambda _book, _now: None
+) -> Decision[Any]:
+    """An operation that only reads: the envelope is spent, nothing else changes; the answer is what `read` makes of
+    the book. It is read here, since what is decided behind this turn may not be on disk when the answer leaves."""
     if flaw := flaw_of(book, now, order, book.instance):
         return order.request.refuse(*flaw)
-    return Decision((order.accepted,))
+    return Decision((order.accepted,), read(book, now))
 
 
 def revoke(book: Book, now: Instant, *, order: Order, id: DirectiveId) -> Decision[bool]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from broker.wire.records import Draft
 from lever.exits import Exit
 from tests.cli.conftest import Cli
-from tests.cli.past import POLICY, an_act
+from tests.cli.past import POLICY, Past, an_act
 from tests.cli.test_receipt import verified
 
 OF_ALL = [f"policy {POLICY.digest.hex()[:12]}", "tools of files"]
@@ -49,3 +50,14 @@ def test_a_kept_receipt_is_held_against_the_journal(cli: Cli, instance: Path) ->
     for text in ("", "[]", '{"claim": "claim-1", "args": "%"}'):
         kept.write_text(text)
         assert cli("receipt", "verify", kept, "--config", instance).status == Exit.CORRUPT_FILE
+
+
+def test_a_claim_that_names_no_bytes_at_all_is_doubted_and_can_be_shown(cli: Cli, instance: Path) -> None:
+    """No broker writes one: the journal lies."""
+    past = Past(instance, instance / "keys" / "operator-1").began()
+    past.then(3, Draft(past.claimed("automatic", {"path": "a.txt"}).fact))
+    past.written()
+    status, told = verified(cli, instance)
+    assert (status, told["claim-1"]["ok"]) == (Exit.VERIFICATION_FAILED, False)
+    shown = cli("receipt", "show", "claim-1", "--json", "--config", instance)
+    assert (shown.status, json.loads(shown.stdout)["args"]) == (0, None)

@@ -42,6 +42,7 @@ def changed(whole: list[Any], place: int, value: object) -> bytes:
         (cbor2.dumps(["lever-journal"]), "header.magic"),
         (changed(RECORDS, 0, "lever"), "header.magic"),
         (changed(RECORDS, 0, []), "header.magic"),
+        (changed(RECORDS, 0, b"lever-journal"), "header.magic"),
         (changed(RECORDS, 0, "lever-payloads"), "header"),
         (changed(PAYLOADS, 0, "lever-journal"), "header"),
         (changed(RECORDS, 1, 0), "header.format"),
@@ -60,7 +61,7 @@ def changed(whole: list[Any], place: int, value: object) -> bytes:
         (cbor2.dumps([*PAYLOADS, 1]), "header"),
         (OF_PAYLOADS.encode()[:-1] + b"\x18\x03", "header"),
     ],
-    ids=range(24),
+    ids=range(25),
 )
 def test_refuses(raw: bytes, where: str) -> None:
     with pytest.raises(Malformed) as caught:

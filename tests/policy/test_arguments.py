@@ -144,6 +144,22 @@ def test_patterns_that_take_long_to_compile_refuse_every_call(more: dict[str, An
     assert (told.code, told.pointer) == (Code.INVALID_ARGUMENTS, "inputSchema")
 
 
+@pytest.mark.promise("P11")
+def test_what_does_not_fit_is_named_as_long_as_naming_it_is_cheap() -> None:
+    """Each keyword of each argument is compiled with all definitions: of thousands that is seconds of the broker."""
+
+    def refused_at(definitions: int) -> str:
+        defs = {f"d{n}": {"maxLength": n, "description": "of some length"} for n in range(definitions)}
+        properties = {f"a{n}": {"minLength": 1, "enum": ["b"]} for n in range(100)}
+        schema = {"properties": properties, "$defs": defs}
+        told = ask(tool(schema=schema), one_tool(READ), dict.fromkeys(properties, "b") | {"a99": "c"}).decision
+        assert isinstance(told, Deny)
+        assert told.code is Code.INVALID_ARGUMENTS
+        return told.pointer
+
+    assert [refused_at(definitions) for definitions in (0, 3, 3000)] == ["/a99", "/a99", "/"]
+
+
 @pytest.mark.parametrize(
     "reference",
     ["#/$defs/b~1c", "#/$defs/b%7E1c", "#named", "https://a.example/s#named", "https://a.example/s#/$defs/b~1c"],

@@ -12,6 +12,7 @@ from broker.rules.authority.judgement import Unresolved
 from broker.rules.authority.resolving import as_defined
 from broker.rules.authority.scopes import scopes_of
 from broker.rules.book import Book
+from broker.wire import policy
 from broker.wire.catalogue import Listing, PinnedTool
 from broker.wire.names import Cn, Instant
 from broker.wire.times import show
@@ -149,6 +150,16 @@ def _run(book: Book, one: Run, now: Instant) -> Row:
         "limits": {name.removeprefix("max_"): getattr(allowed, name) for name in allowed.__dataclass_fields__},
         "usage_at": show(one.usage_at) if one.usage_at else None,
     }
+
+
+def policies(book: Book) -> Row:
+    """Every policy that is in force, in its canonical bytes, and the names of the tools that are accepted."""
+    in_force = [(scope, force.policy) for scope, force in book.ledger.policies.items() if force.policy]
+    told = [
+        {"scope": scope, "version": one.version, "digest": one.digest.hex(), "policy": policy.encode(one).decode()}
+        for scope, one in in_force
+    ]
+    return {"policies": told, "accepted": sorted(tool.qualified for tool in book.ledger.tools())}
 
 
 def tools(book: Book, server: str, seen: Listing | None) -> list[Row]:

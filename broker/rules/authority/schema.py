@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,8 @@ _BACKTRACKS = 10_000
 """Steps of one pattern; when they are used up the value does not fit, under `not` either."""
 _PATTERN_BYTES = 1 << 18
 """One pattern, compiled: `^\\w{1,255}$` takes a few KiB, `(a{100}){100}` more than this."""
-
+_NAMING_BYTES = 1 << 20
+"""Of schemas that a tool's calls may have compiled to name what does not fit: about a tenth of a second in all."""
 _ABOUT_ALL = ("$schema", "$id", "$defs", "definitions")
 """What any part of a schema may need of the whole."""
 _FLAW = "does not fit the tool's schema"
@@ -43,6 +45,9 @@ class Schema:
         self._whole = _closed(schema, dialect)
         self._validator = self._compiled(self._whole)
         self._parts: dict[tuple[str, str], Any] = {}
+        self._about = {keyword: self._whole[keyword] for keyword in _ABOUT_ALL if keyword in self._whole}
+        self._about_bytes = len(json.dumps(self._about))
+        self._naming_bytes = _NAMING_BYTES
 
     def check(self, arguments: JsonObject) -> None:
         """Raises Malformed for arguments that do not fit; `where` is a JSON Pointer to the argument that does not.
@@ -80,9 +85,11 @@ class Schema:
         return ""
 
     def _part(self, schema: JsonObject) -> Any:
-        about = {keyword: self._whole[keyword] for keyword in _ABOUT_ALL if keyword in self._whole}
+        self._naming_bytes -= self._about_bytes + len(json.dumps(schema))
+        if self._naming_bytes < 0:
+            return None
         try:
-            return self._compiled({**about, **schema})
+            return self._compiled({**self._about, **schema})
         except Malformed:  # it needs more of the whole
             return None
 
