@@ -12,9 +12,7 @@ from broker.config import Address, Limits, ToCommand, ToInbox, load
 from broker.wire.names import Cn
 from tests.config.conftest import Read
 from tests.config.test_page import EXAMPLE
-
-GOOD = "instance: demo\n"
-OPERATOR = GOOD + "operator:\n  allowed_signers: allowed_signers\n"
+from tests.vectors.configs import GOOD, OPERATOR
 
 
 def test_one_line_is_enough(read: Read, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from broker.config import Config, Reference, Sandbox
 from broker.effects.tool_servers import Server
 from tests.config.conftest import Read, Told
-from tests.config.test_meaning import GOOD
 from tests.config.test_page import EXAMPLE
+from tests.vectors.configs import GOOD
 
 SECRET = "s3cret"
 REFERENCE = (
@@ -84,36 +84,6 @@ def test_a_literal_is_refused_and_not_repeated(told: Told, text: str, line: str)
     lines = told(GOOD + f"servers: {{s: {{{text}}}}}\n")
     assert lines == [line]
     assert SECRET not in "".join(lines)
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("", "2:14: expected a `command` to start or a `url` to reach; found neither"),
-        ("command: [x], url: 'https://a'", "2:14: expected a `command` to start or a `url` to reach; found both"),
-        ("command: [x], headers: {}", "2:14: expected no `headers` beside `command`; found `headers`"),
-        ("url: 'https://a', sandbox: none", "2:14: expected no `sandbox` beside `url`; found `sandbox`"),
-        ("url: 'https://a', env: {}", "2:14: expected no `env` beside `url`; found `env`"),
-        ("command: x", '2:24: expected a command as a list of 1 to 64 words; found "x"'),
-        ("command: [x], sandbox: false", f"2:38: {NONE} false"),
-        ("command: [x], sandbox: None", f'2:38: {NONE} "None"'),
-        ("command: [x], sandbox: {network: yes}", '2:48: expected true or false; found "yes"'),
-        ("command: [x], sandbox: {red: [a]}", '2:39: unknown key "red"; did you mean `read`?'),
-        ("command: [x], sandbox: {read: a}", '2:45: expected a list; found "a"'),
-        ("command: [x], sandbx: none", '2:29: unknown key "sandbx"; did you mean `sandbox`?'),
-        ("command: [x], env: {'A B': {file: a}}", '2:35: expected the name of an environment variable; found "A B"'),
-        ("url: ftp://a", '2:20: expected a URL like https://tools.example/mcp; found "ftp://a"'),
-        ("url: http://a/mcp", '2:20: expected https, or http to localhost; found "http://a/mcp"'),
-        ("url: 'http://127.0.0.1.evil.example/mcp'",
-         '2:20: expected https, or http to localhost; found "http://127.0.0.1.evil.example/mcp"'),
-        ("url: 'https://a:99999/'", '2:20: expected a URL like https://tools.example/mcp; found "https://a:99999/"'),
-        ("url: 'https://a b/'", '2:20: expected a URL like https://tools.example/mcp; found "https://a b/"'),
-        ("command: [x], timeout_s: 0", "2:40: expected a whole number from 1 to 3600; found 0"),
-        ("command: [x], max_output_bytes: 1", "2:47: expected a whole number from 4096 to 8388608; found 1"),
-    ],
-)  # fmt: skip
-def test_a_wrong_value(told: Told, text: str, line: str) -> None:
-    assert told(GOOD + f"servers: {{s: {{{text}}}}}\n") == [line]
 
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "MCP-Session-Id", "a b", "a_b", "''"])

@@ -19,6 +19,7 @@ FILES = [
 ]
 
 
+@pytest.mark.promise("P27")
 async def test_both_read_the_same_records(journal: Path) -> None:
     assert agreement.difference(journal) == ""
     assert [record[4] for record in decoder.whole(journal)] == ["instance_created", *["directive_consumed"] * 5]

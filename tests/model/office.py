@@ -73,12 +73,12 @@ class Office:
         self.serial += 1
         return self.do(partial(rule, order=order(op, self.real.wall, f"{op} {self.serial}"), **params))
 
-    def enrol(self) -> str:
-        """The next generation of worker-a."""
+    def enrol(self, cn: Cn = A) -> str:
+        """The next generation of an agent."""
         self.serial += 1
         ticket = digest(f"ticket {self.serial}")
-        self.order("agent_invite", admin.invite, cn=A, ticket_digest=ticket, expires_s=600)
-        ask, issue = request(A, f"key {self.serial}")
+        self.order("agent_invite", admin.invite, cn=cn, ticket_digest=ticket, expires_s=600)
+        ask, issue = request(cn, f"key {self.serial}")
         self.do(partial(identity.enrol, ticket_digest=ticket, ask=ask, issue=issue))
         return "ok"
 

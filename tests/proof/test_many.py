@@ -8,7 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.wire.statement import LeaseAction
+from tests.proof import tool_desk
 from tests.proof.board import AGENTS
+from tests.proof.calling import approves, asked, call, called_at_once, executed, new_run, says
 from tests.proof.forge import Forge
 from tests.proof.identities import key_name, new_key, newest, request
 from tests.proof.kills import Killed
@@ -16,8 +19,13 @@ from tests.proof.operators import digest_of
 from tests.proof.scene import Scene
 from tests.proof.signer import text_of
 from tests.proof.together import Ask, Got, at_once
+from tests.proof.tool_desk import MOST_CALLS, MOST_READS
 
-LIMITS = "limits: {consume_per_minute: 1000000, enrol_per_minute: 1000000, max_active_per_agent: 1000000}"
+LIMITS = (
+    "limits: {consume_per_minute: 1000000, enrol_per_minute: 1000000, max_active_per_agent: 1000000, "
+    "calls_per_minute: 1000000}"
+)
+CALLERS = 32
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +33,7 @@ def scene(forge: Forge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
     made = Scene(forge, tmp_path_factory.mktemp("many"), random.getrandbits(32), Killed(), LIMITS).make()
     daemon = made.start()
     made.enrol_all()
+    tool_desk.put_in_force(made.lines, made.signer)
     yield made
     daemon.end()
     made.close()
@@ -141,3 +150,39 @@ def test_one_id_in_many_statements_at_once_is_admitted_once(scene: Scene) -> Non
     answered = all_at_once(scene, [to_operator(scene, "/directive/send", pair) for pair in pairs])
     assert Counter(got.status for _, got in answered) == {200: 1, 409: 39}
     assert {got.answer["reason"] for _, got in answered if got.status == 409} == {"id_seen"}
+
+
+@pytest.mark.promise("P3", "P20")
+def test_one_act_is_claimed_once_by_many_identical_calls(scene: Scene) -> None:
+    new_run(scene)
+    word = scene.signer.name("w")
+    approves(scene, asked(scene, "write", word))
+    asks = [call(scene, "write", word, name) for name in ("", "one", "other", "") for _ in range(CALLERS // 4)]
+    answered = called_at_once(scene, asks)
+    made = executed(scene, word)
+    assert len(made) == 1, made
+    assert {text for code, text in answered if code == ""} <= {*made}, "whoever has an answer has that of the one call"
+    assert {code for code, _ in answered} <= {"", "in_progress", "consent_required"}
+    taken = {ask.body.get("call_id", "") for ask, (code, _) in zip(asks, answered, strict=True) if code == ""}
+    assert len(taken) == 1, "and it is called by one name"
+
+
+@pytest.mark.promise("P21")
+def test_a_lease_is_read_under_as_often_as_it_says(scene: Scene) -> None:
+    new_run(scene)
+    words = [scene.signer.name("r") for _ in range(CALLERS)]
+    request = asked(scene, "read", words[0])
+    says(scene, LeaseAction("mail", 90, MOST_READS, request))
+    answered = called_at_once(scene, [call(scene, "read", word) for word in words])
+    assert Counter(code for code, _ in answered) == {"": MOST_READS, "consent_required": CALLERS - MOST_READS}
+    assert answered[0][0] == "", "the read that asked for it finds its operation"
+    assert sorted(executed(scene, *words)) == sorted(text for code, text in answered if code == "")
+
+
+@pytest.mark.promise("P24")
+def test_a_budget_is_spent_and_never_passed(scene: Scene) -> None:
+    run = new_run(scene)
+    words = [scene.signer.name("l") for _ in range(CALLERS)]
+    answered = called_at_once(scene, [call(scene, "look", word) for word in words])
+    assert Counter(code for code, _ in answered) == {"": MOST_CALLS, "budget_exceeded": CALLERS - MOST_CALLS}
+    assert len(executed(scene, *words)) == MOST_CALLS == scene.listed().runs[run].calls

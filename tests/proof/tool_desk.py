@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from broker.wire import accepted, catalogue, policy, server_identity
 from tests.proof.lines import Lines
@@ -14,7 +15,7 @@ SERVER = "w"
 LOG, ANSWERED = "executions", "answered"
 MOST_CALLS, MOST_READS = 8, 3
 _COMMAND = Path(__file__).with_name("counting_server.sh")
-_POLICY = {
+POLICY: dict[str, Any] = {
     "v": 1,
     "name": "hammered",
     "default_action": "deny",
@@ -35,13 +36,17 @@ _POLICY = {
 
 def configured(folder: Path) -> str:
     """The lines of lever.yaml: the server, with the file that it counts in."""
-    argv = ["/bin/sh", str(_COMMAND), str(folder / LOG), str(folder / ANSWERED)]
-    return f"servers: {{{SERVER}: {{command: {json.dumps(argv)}, sandbox: none}}}}"
+    return f"servers: {{{SERVER}: {{command: {json.dumps(command(folder))}, sandbox: none}}}}"
+
+
+def command(folder: Path) -> list[str]:
+    """How the server is started."""
+    return ["/bin/sh", str(_COMMAND), str(folder / LOG), str(folder / ANSWERED)]
 
 
 def put_in_force(lines: Lines, signer: Signer) -> None:
     """The policy and the tools, as an operator does it."""
-    raw = policy.encode(policy.of(_POLICY))
+    raw = policy.encode(policy.of(POLICY))
     order = signer.attached("policy_apply", raw, scope="instance")
     assert lines.operator("policy_apply", "/admin/policy_apply", order).done
     listed = lines.operator("tools_list", "/admin/tools_list", signer.envelope("tools_list", server=SERVER))

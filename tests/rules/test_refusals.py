@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.errors import Reason
 from broker.rules.refusals import FOLD_S, SUBJECTS, RefusalFold
 from broker.wire.names import Instant
@@ -31,6 +33,7 @@ def test_neither_subject_nor_reason_can_be_told_from_what_is_written_at_once() -
     assert counted == {("d-2", Reason.UNKNOWN_ID), ("d-1", Reason.OTHER_TARGET)}
 
 
+@pytest.mark.promise("P29")
 def test_ever_new_subjects_cost_few_records_and_each_refusal_is_counted() -> None:
     fold = RefusalFold()
     written = sum(len(fold.fold(refusal(f"guess-{n}"), Instant(n))) for n in range(1000))

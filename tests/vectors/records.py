@@ -17,7 +17,7 @@ _VALUES: dict[str, Any] = {
     "texts": ["a", "b"],
 }
 _REF: list[Any] = [bytes(range(32)), 1, 63, 500]
-_PLACES = ("format", "seq", "at", "prev", "kind", "payloads", "body")
+_PLACES = ("format", "seq", "at", "prev", "kind", "payloads", "body", "rest")
 
 
 def _body(kind: str) -> dict[str, Any]:
@@ -25,9 +25,9 @@ def _body(kind: str) -> dict[str, Any]:
 
 
 def record(kind: Any = "directive_consumed", **changed: Any) -> bytes:
-    """The second record of a journal, with some of its seven places changed."""
+    """The second record of a journal, with some of its eight places changed."""
     body = changed.pop("body") if "body" in changed else _body(kind)
-    places = dict(zip(_PLACES, (1, 2, 1_767_225_601_000_000, b"\xaa" * 32, kind, [_REF], body), strict=True))
+    places = dict(zip(_PLACES, (1, 2, 1_767_225_601_000_000, b"\xaa" * 32, kind, [_REF], body, 0), strict=True))
     return cbor2.dumps(list((places | changed).values()), canonical=True)
 
 
@@ -41,7 +41,8 @@ _REFUSED: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "record"),
     "bytes behind it": (_GOOD + b"\x00", "record"),
     "cut short": (_GOOD[:-1], "record"),
-    "an array of six": (b"\x86" + _GOOD[1:], "record"),
+    "an array of seven": (b"\x87" + _GOOD[1:-1], "record"),
+    "an array of nine": (b"\x89" + _GOOD[1:] + b"\x00", "record"),
     "format 2": (record(format=2), "record.format"),
     "format true": (record(format=True), "record.format"),
     "number -1": (record(seq=-1), "record"),
@@ -65,8 +66,11 @@ _REFUSED: dict[str, tuple[bytes, str]] = {
     "a fraction for a generation": (_with(generation=3.0), "record.body.generation"),
     "true for a generation": (_with(generation=True), "record.body.generation"),
     "a digest in text": (_with(key_digest="x" * 32), "record.body.key_digest"),
-    "a longer spelling of 2": (_GOOD.replace(b"\x87\x01\x02", b"\x87\x01\x18\x02", 1), "record"),
+    "a longer spelling of 2": (_GOOD.replace(b"\x88\x01\x02", b"\x88\x01\x18\x02", 1), "record"),
     "no definite length": (b"\x9f" + _GOOD[1:] + b"\xff", "record"),
+    "true for what is behind it": (record(rest=True), "record"),
+    "less than nothing behind it": (record(rest=-1), "record"),
+    "no number of what is behind it": (record(rest=None), "record"),
     "a tag": (b"\xd9\xd9\xf7" + _GOOD, "record"),
     "nested too deep": (b"\x81" * 200 + b"\x00", "record"),
     "an array that claims to be endless": (b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff", "record"),

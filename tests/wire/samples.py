@@ -13,10 +13,10 @@ from broker.errors import Malformed
 from broker.wire.names import NAMESPACE_ADMIN, NAMESPACE_DIRECTIVE, Digest, Fingerprint
 from broker.wire.verified import VerifiedBytes
 from tests.fakes.soft_key import SoftKey
-from tests.wire import vectors
+from tests.vectors import envelopes, statements
 
-STATEMENT: bytes = vectors.load("statements")["base"].encode()
-ENVELOPE: bytes = vectors.load("envelopes")["base"].encode()
+STATEMENT = statements.BASE.encode()
+ENVELOPE = envelopes.BASE.encode()
 INSTRUCTION = STATEMENT[: STATEMENT.index(b'{"kind"')] + b'{"kind":"instruction","text":"look at the log"}}'
 SIGNATURES = [SoftKey(kind).sign(NAMESPACE_DIRECTIVE, STATEMENT) for kind in ("sk-ed25519", "sk-ecdsa", "webauthn")]
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

@@ -12,25 +12,11 @@ from broker.errors import Malformed
 from broker.wire import envelope, times
 from broker.wire.envelope import Envelope
 from broker.wire.names import Instance, Instant
-from tests.wire import samples, vectors
+from tests.wire import samples
 from tests.wire.samples import ENVELOPE, FUZZ
-from tests.wire.vectors import Case
 
 AT = times.parse("2026-01-01T00:00:00Z", "at")
 SAMPLE = Envelope(Instance("demo"), "revoke", {"id": "d-1"}, AT)
-
-
-@pytest.mark.promise("P7")
-@pytest.mark.parametrize("case", vectors.cases("envelopes", "refused"), ids=str)
-def test_refused_with_the_name_of_the_field(case: Case) -> None:
-    error = samples.refusal(envelope.read, case.raw)
-    assert error.where == case.where
-    assert case.why in error.why
-
-
-@pytest.mark.parametrize("case", vectors.cases("envelopes", "taken"), ids=str)
-def test_taken(case: Case) -> None:
-    assert envelope.read(case.raw).issued_at == AT
 
 
 @pytest.mark.promise("P7")

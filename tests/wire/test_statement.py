@@ -15,10 +15,9 @@ from broker.errors import Malformed
 from broker.wire import statement, times
 from broker.wire.names import NAMESPACE_ADMIN, Cn, DirectiveId, Generation, Instance, Instant
 from broker.wire.statement import BoundAction, Instruction, Statement, Target
-from tests.wire import samples, vectors
+from tests.wire import samples
 from tests.wire.samples import FUZZ, INSTRUCTION, STATEMENT
 from tests.wire.test_strict_json import JSON_VALUES
-from tests.wire.vectors import Case
 
 AT = times.parse("2026-01-01T00:00:00Z", "at")
 SAMPLE = Statement(
@@ -30,19 +29,6 @@ SAMPLE = Statement(
     Instant(AT + 600 * times.SECOND),
     BoundAction("tool_call", "files", "write_file", {"path": "/a"}),
 )
-
-
-@pytest.mark.promise("P7")
-@pytest.mark.parametrize("case", vectors.cases("statements", "refused"), ids=str)
-def test_refused_with_the_name_of_the_field(case: Case) -> None:
-    error = samples.refusal(statement.read, case.raw)
-    assert error.where == case.where
-    assert case.why in error.why
-
-
-@pytest.mark.parametrize("case", vectors.cases("statements", "taken"), ids=str)
-def test_taken(case: Case) -> None:
-    assert statement.read(case.raw).target == SAMPLE.target
 
 
 @pytest.mark.promise("P7")
