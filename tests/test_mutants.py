@@ -216,7 +216,7 @@ MUTANTS = [
     ),
     Mutant(
         "P31", "the SDK reads what the door has not", "broker/doors/mcp.py",
-        "        message = strict_json.parse(request.body, \"body\", max_bytes=MAX_BODY_BYTES)\n",
+        "        message = bodies.mcp_body(request.body)\n",
         "        message = __import__(\"json\").loads(request.body)\n",
         "tests/mcp/test_http.py::test_a_body_that_two_readers_read_differently_reaches_no_tool",
     ),

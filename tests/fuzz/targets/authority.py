@@ -152,7 +152,7 @@ TARGETS = (
            tries=800),
     Target("words of authority", _BEST, _word,
            (b'"/to/*/address"', b'"/a~1b/~0"', b'"files-2"', b'"' + b"0f" * 32 + b'"')),
-    Target("path", ("broker.wire.operands.path",), _operand(Kind.PATH), _PATHS[:2], str),
+    Target("path", ("broker.wire.operands.path", "broker.wire.operands.folder"), _operand(Kind.PATH), _PATHS[:2], str),
     Target("host", ("broker.wire.operands.host",), _operand(Kind.HOST), _HOSTS[:3], str),
     Target("identifier", ("broker.wire.operands.identifier",), _operand(Kind.ID), (b'"a-1"', b"5"), str | int),
     Target("frozen arguments", ("broker.wire.frozen.thaw",), frozen.thaw,
