@@ -73,7 +73,7 @@ def _of_more(found: dict[str, Policy]) -> bool:
 
 
 def _of(found: dict[str, Policy], agent: Cn, row: dict[str, Any]) -> tuple[Policy, ...]:
-    if _of_more(found) and not row.keys() >= {*_NAMED}:
+    if _of_more(found) and row and not row.keys() >= {*_NAMED}:
         show.warn(f"the broker does not tell under which tenant and project {agent} stands: these layers are left out")
     named = [f"{kind}/{row[kind]}" for kind in _NAMED if row.get(kind)]
     return tuple(found[scope] for scope in ("instance", *named, f"agent/{agent}") if scope in found)

@@ -95,7 +95,7 @@ def _note(receipt: Receipt, bytes_of: BytesOf) -> dict[str, Any] | None:
     if noted is None:
         return None
     raw = _bytes(bytes_of, noted, 0)
-    text = None if raw is None else raw.decode()
+    text = None if raw is None else raw.decode("utf-8", "replace")  # a note that the broker took is UTF-8
     return {"at": shown(noted.at), "fingerprint": getattr(noted.fact, "fingerprint", ""), "text": text}
 
 

@@ -1,7 +1,7 @@
 """POST /mcp, a call that waits: for who asked for progress, its answer is a stream from the first sign of life on.
 
 A call that is answered sooner is answered as any other. The events tell how long it has taken and nothing else: what
-came of it is there when its end is durable, in the last of them (docs/decisions/0020).
+came of it is there when its end is durable, in the last of them (docs/decisions/0021).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from itertools import count
@@ -21,7 +22,8 @@ from broker.wire.progress import Token
 from broker.wire.strict_json import JsonValue
 
 EVENTS: Final = "text/event-stream"
-_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+_NEVER = re.compile(rb"q=0(\.0*)?")
+_ENDS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
 """What some readers take for the end of a line, JSON does not escape, and a tool may write into its answer."""
 log = logging.getLogger("lever.doors")
 
@@ -90,12 +92,14 @@ def _error(who: Asked, why: str) -> bytes:
 
 def _event(message: bytes) -> bytes:
     """message: JSON without a line's end."""
-    return b"event: message\ndata: %b\n\n" % message.decode().translate(_ENDS).encode()
+    for end, escaped in _ENDS:
+        message = message.replace(end, escaped)
+    return b"event: message\ndata: %b\n\n" % message
 
 
 def _takes_events(accept: bytes) -> bool:
     for word in accept.lower().split(b","):
         kind, *parameters = [part.strip() for part in word.split(b";")]
         if kind == EVENTS.encode():
-            return b"q=0" not in parameters
+            return not any(_NEVER.fullmatch(part) for part in parameters)
     return False

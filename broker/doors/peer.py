@@ -24,7 +24,7 @@ class Peer:
     async def wait(self, waited: Awaitable[object]) -> None:
         """Wait for this, but no longer than the client is there and the door is open.
 
-        Only for what may be dropped half-way: a long poll, a stream. A turn is never wrapped in it.
+        Only for what may be dropped half-way: a long poll, a stream. A turn that writes is never wrapped in it.
         """
         task = asyncio.current_task()
         assert task is not None

@@ -15,7 +15,9 @@ from broker.wire.frame import Damaged, Frame, Torn
 class Kind(StrEnum):
     """What is wrong. Only `incomplete` is what an honest crash leaves behind."""
 
-    INCOMPLETE = "incomplete"  # the last frame of the last segment is cut short, or the last turn's last records lack
+    INCOMPLETE = (
+        "incomplete"  # the last frame of the last segment is cut short, or the last turn's last records are missing
+    )
     DAMAGED = "damaged"  # bytes that are no frame, or a frame that is no record
     MISPLACED = "misplaced"  # a whole record or segment that does not follow the one before it
     MISSING = "missing"  # a segment, a record that must be there, or the kept head

@@ -90,13 +90,9 @@ def _plain_unicode(text: str) -> None:
         raise Malformed("path", "has a character that looks like / \\ . : % or ~")
 
 
-def within(place: str, prefixes: tuple[str, ...]) -> bool:
-    """Does a normal path lie at or under one of these normal ones? `/srv/ab` does not lie under `/srv/a`."""
-    return f"{place}/".startswith(starts(prefixes))
-
-
 def starts(prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    """What a normal path with a slash after it starts with, when it lies at or under one of these."""
+    """What a path with a slash at its end (`folder`) starts with, when it lies at or under one of these normal ones:
+    `/srv/ab` does not lie under `/srv/a`."""
     return tuple([prefix if prefix == "/" else f"{prefix}/" for prefix in prefixes])
 
 

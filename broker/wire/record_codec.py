@@ -10,7 +10,7 @@ from typing import Any
 import cbor2
 
 from broker.errors import Malformed
-from broker.wire import frame, records
+from broker.wire import frame, records, times
 from broker.wire.names import Digest, Instant
 from broker.wire.records import Fact, PayloadRef, Record
 
@@ -21,6 +21,11 @@ _INT_MAX = (1 << 63) - 1
 
 def _is_int(value: object) -> bool:
     return type(value) is int and -_INT_MAX <= value <= _INT_MAX
+
+
+def _is_time(value: object) -> bool:
+    """One that can be shown."""
+    return type(value) is int and times.FIRST <= value <= times.LAST
 
 
 def _is_digest(value: object) -> bool:
@@ -34,6 +39,7 @@ def _is_texts(value: object) -> bool:
 _CHECKS: dict[object, Callable[[object], bool]] = {
     str: lambda value: type(value) is str,
     int: _is_int,
+    Instant: _is_time,
     Digest: _is_digest,
     tuple[str, ...]: _is_texts,
 }
@@ -87,7 +93,7 @@ def encode(record: Record) -> bytes:
     for field, check, _ in _KINDS[name].fields:
         if not check(body[field]):
             raise Malformed(f"record.body.{field}", "of the wrong type, or beyond the format")
-    if not _is_int(record.at):
+    if not _is_time(record.at):
         raise Malformed("record.at", "beyond the format")
     refs = [[ref.digest, ref.segment, ref.offset, ref.length] for ref in record.payloads]
     return cbor2.dumps([FORMAT, record.seq, record.at, record.prev, name, refs, body, record.rest], canonical=True)
@@ -116,7 +122,7 @@ def decode(raw: bytes) -> Record:
     version, seq, at, prev, name, refs, body, rest = value
     if type(version) is not int or version != FORMAT:
         raise Malformed("record.format", f"expected {FORMAT}")
-    if not (all(_is_int(n) and n >= 0 for n in (seq, rest)) and _is_int(at) and _is_digest(prev)):
+    if not (all(_is_int(n) and n >= 0 for n in (seq, rest)) and _is_time(at) and _is_digest(prev)):
         raise Malformed("record", "wrong type in seq, at, prev or rest")
     if type(name) is not str or name not in _KINDS:
         raise Malformed("record.kind", "unknown kind")

@@ -14,8 +14,8 @@ _GRAMMAR = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def parse(raw: object, where: str) -> Instant:
@@ -34,7 +34,7 @@ def parse(raw: object, where: str) -> Instant:
         raise Malformed(where, "no such date") from error
     at = since // _MICROSECOND + (-(-int(fraction.ljust(9, "0")) // 1000) if fraction else 0)
     # Beyond these an offset or a rounded fraction leads out of the years that can be written again.
-    if not _FIRST <= at <= _LAST:
+    if not FIRST <= at <= LAST:
         raise Malformed(where, "no such date in UTC")
     return Instant(at)
 

@@ -73,7 +73,7 @@ def check(place: Place, file: Path, as_json: bool) -> None:
     """Check a policy FILE.
 
     Every problem is told with its line. What is allowed and may not be meant is a warning, and so is an entry that
-    names no accepted tool: for that the running broker is asked. Where none answers, a line says so.
+    names no accepted tool: for that the running broker is asked, by a signature. Where none answers, a line says so.
     """
     read = _load(file)
     accepted = _accepted_names(place)

@@ -119,9 +119,9 @@ def verify(place: Place, file: BinaryIO | None, state: Path | None, signers: Pat
     That the journal is whole; that each signature over the stored bytes is good, by ssh-keygen, at the time when it
     counted, and what was done at the key for it; that a consent was spent once, on exactly that call. Each call is
     judged again, from its own arguments, by the policies that were in force and the tool as it was accepted: it must
-    come to the consent, class, account and resources that were recorded. What is past its retention is named as
-    `bytes dropped`, and is not judged. With FILE only that one, as `show --json` wrote it. Exit 6 if one is not ok, 7
-    if the journal is damaged.
+    come to the consent, class, account and resources that were recorded, by the rules of this version. What is past
+    its retention is named as `bytes dropped`, and is not judged. With FILE only that one, as `show --json` wrote it.
+    Exit 6 if one is not ok, 7 if the journal is damaged.
     """
     from broker import offline
 
@@ -213,7 +213,7 @@ def _signers(place: Place) -> Path:
 def _kept(file: BinaryIO) -> dict[str, Any]:
     try:
         told = json.loads(file.read(_MAX_BYTES))
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
         raise CliError(

@@ -47,7 +47,7 @@ def test_a_kept_receipt_is_held_against_the_journal(cli: Cli, instance: Path) ->
         status, told = verified(cli, instance, kept)
         assert status == Exit.VERIFICATION_FAILED
         assert told["claim-1"]["problems"] == [f"the file says another {next(iter(change))}"]
-    for text in ("", "[]", '{"claim": "claim-1", "args": "%"}'):
+    for text in ("", "[" * 100_000, "[]", '{"claim": "claim-1", "args": "%"}'):
         kept.write_text(text)
         assert cli("receipt", "verify", kept, "--config", instance).status == Exit.CORRUPT_FILE
 

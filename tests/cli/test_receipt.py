@@ -130,6 +130,12 @@ def noted_otherwise(past: Past) -> None:
     past.then(5, past.noted("It was done.")[0], past.noted("It was not done.")[1])
 
 
+def note_without_bytes(past: Past) -> None:
+    past.then(3, past.claimed("automatic", GIVEN)).then(4, past.ended("outcome_unknown"))
+    ordered, note = past.noted("x")
+    past.then(5, ordered, Draft(note.fact))
+
+
 def note_on_another_call(past: Past) -> None:
     past.then(3, past.claimed("automatic", GIVEN)).then(4, past.ended("outcome_unknown"))
     past.then(5, past.noted("x", "claim-2")[0], past.noted("x")[1])
@@ -272,6 +278,7 @@ LIES: list[tuple[Callable[[Past], None], str]] = [
     (policy_ordered_again, "no signed envelope put its policy in force"),
     (noted_by_nobody, "no signed envelope noted what came of it"),
     (noted_otherwise, "note: what was signed is another note"),
+    (note_without_bytes, "note: what was signed is another note"),
     (note_on_another_call, "note: what was signed is another note"),
     (too_late, "the act did not hold at that time"),
     (ended_before, "its consent was over"),

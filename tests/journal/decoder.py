@@ -19,6 +19,7 @@ import cbor2
 from tests.journal.page import KINDS
 
 _MAX_FRAME, _MAX_RECORD, _MAX_INTEGER = 16_777_216, 1_048_576, (1 << 63) - 1
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
 _SEGMENT = re.compile(r"[0-9]{8}\.seg")
 _FORMAT = re.compile(r"lever-state 1\ninstance (.+)\n")
 _HEAD = re.compile(r"lever-head 1\ninstance (.+)\nrecord ([1-9][0-9]*)\ndigest ([0-9a-f]{64})\n")
@@ -110,8 +111,10 @@ def _is(what: str, value: Any) -> bool:
     match what:
         case "text":
             return type(value) is str
-        case "number" | "time":
+        case "number":
             return type(value) is int
+        case "time":
+            return type(value) is int and _YEAR_1 <= value < _YEAR_10000
         case "digest":
             return type(value) is bytes and len(value) == 32
         case "texts":
@@ -126,7 +129,7 @@ def _record(raw: bytes, seq: int, prev: bytes) -> list[Any]:
     _must(type(value) is list and len(value) == 8, f"record {seq} is no array of eight")
     form, number, at, link, kind, refs, body, rest = value
     _must((form, number, link) == (1, seq, prev), f"record {seq} does not follow the one before")
-    _must(type(at) is int and kind in KINDS, f"record {seq} is of kind {kind}, at {at}")
+    _must(_is("time", at) and kind in KINDS, f"record {seq} is of kind {kind}, at {at}")
     _must(type(body) is dict and body.keys() == KINDS[kind].keys(), f"record {seq} has the fields {body}")
     _must(all(_is(what, body[name]) for name, what in KINDS[kind].items()), f"record {seq} says {body}")
     _must(type(refs) is list and all(map(_is_reference, refs)), f"record {seq} refers to {refs}")

@@ -163,6 +163,7 @@ async def test_the_stream_has_progress_and_at_its_end_the_answer_in_lines_that_a
         (message(True), BOTH_KINDS, 0.0),
         (message(), "application/json", 0.0),
         (message(), "application/json, text/event-stream;q=0", 0.0),
+        (message(), "application/json, text/event-stream;q=0.000", 0.0),
         (message(), BOTH_KINDS, LONG),
     ],
     ids=["asks for none", "has no token", "takes none", "refuses a stream", "is answered soon"],

@@ -115,6 +115,8 @@ def doubled(keyword: str, anchor: bool = False) -> dict[str, Any]:
         {"$id": "https://a.example/s", **doubled("allOf")},
         {"properties": {"a": doubled("allOf") | {"$id": "https://a.example/s"}}},
         {"$defs": {"a": {"$anchor": "one"}, "b": {"$anchor": "one"}}, "properties": {"a": {"$ref": "#one"}}},
+        {"properties": {"a": {"items": {"allOf": [{"enum": [{"a": n} for n in range(900)]}] * 20}}}},
+        {"properties": {"a": {"not": {"const": [0] * 10_000}}}},
     ],
 )
 def test_a_schema_that_looks_at_a_value_without_end_refuses_every_call(schema: dict[str, Any]) -> None:
@@ -127,21 +129,43 @@ def test_a_schema_that_looks_at_a_value_without_end_refuses_every_call(schema: d
 @pytest.mark.parametrize(
     "more",
     [
-        {"properties": {f"b{n}": {"pattern": "^b$"} for n in range(256)}},
-        {"$defs": {"b": {"patternProperties": {f"^b{n}$": {} for n in range(256)}}}},
+        {"properties": {f"b{n}": {"pattern": "^b$"} for n in range(64)}},
+        {"$defs": {"b": {"patternProperties": {f"^b{n}$": {} for n in range(64)}}}},
         {"properties": {"b": {"pattern": "((a{100}){100}){100}"}}},
-        {"properties": {"b": {"pattern": "(a{100}){300}"}}},
+        {"properties": {"b": {"pattern": "^(?:[^/]{1,255}/){0,8}[^/]{1,255}$"}}},
     ],
     ids=["many", "many of names", "no library's size", "one that compiles to megabytes"],
 )
 def test_patterns_that_take_long_to_compile_refuse_every_call(more: dict[str, Any]) -> None:
     """Each of these in its thousands is seconds of the broker at the tool's first call."""
-    few = {"properties": {"a": {"pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|^\\w{1,255}$"}}}
+    patterns = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "^\\w{1,255}$", "^\\S(?:.{0,253}\\S)?$"
+    few = {"properties": {"a": {"pattern": "|".join(patterns)}}}
     assert outcome(ask(tool(schema=few), one_tool(READ), {"a": "b"})) == "automatic"
     many = {**few, **more, "properties": few["properties"] | more.get("properties", {})}
     told = ask(tool(schema=many), one_tool(READ), {"a": "b"}).decision
     assert isinstance(told, Deny)
     assert (told.code, told.pointer) == (Code.INVALID_ARGUMENTS, "inputSchema")
+
+
+@pytest.mark.promise("P11")
+def test_many_values_for_a_schema_that_looks_often_are_refused_unlooked() -> None:
+    """4,096 looks are below the bound, 32,000 numbers within a call's size: together they are seconds of the broker."""
+    often: dict[str, Any] = {"type": "integer"}
+    for _ in range(12):
+        often = {"allOf": [often, often]}
+    pinned = tool(schema={"properties": {"a": {"items": often}, "b": {"type": "string"}}})
+    policy = one_tool(READ)
+    assert outcome(ask(pinned, policy, {"a": [0] * 600, "b": "c" * 60_000})) == "automatic", "a text is one value"
+    told = ask(pinned, policy, {"a": [0] * 32_000}).decision
+    assert isinstance(told, Deny)
+    assert (told.code, told.pointer) == (Code.INVALID_ARGUMENTS, "/")
+
+
+@pytest.mark.parametrize("anchor", [[1], {}, 7, None])
+def test_an_anchor_that_is_no_text_is_none(anchor: object) -> None:
+    """It may stand in what is no schema at all, as a default."""
+    pinned = tool(schema={"properties": {"a": {"default": {"$anchor": anchor, "$dynamicAnchor": anchor}}}})
+    assert outcome(ask(pinned, one_tool(READ), {"a": "b"})) == "automatic"
 
 
 @pytest.mark.promise("P11")

@@ -116,10 +116,10 @@ def test_a_normal_path_is_what_the_system_makes_of_it(raw: str) -> None:
         ("etc", "/", False),
     ],
 )
-def test_within(place: str, prefix: str, inside: bool) -> None:
-    assert operands.within(place, (prefix,)) is inside
-    assert operands.within(place, ("/none", prefix)) is inside
-    assert not operands.within(place, ())
+def test_what_lies_at_or_under_a_prefix(place: str, prefix: str, inside: bool) -> None:
+    assert operands.folder(place).startswith(operands.starts((prefix,))) is inside
+    assert operands.folder(place).startswith(operands.starts(("/none", prefix))) is inside
+    assert not operands.folder(place).startswith(operands.starts(()))
 
 
 @pytest.mark.parametrize(

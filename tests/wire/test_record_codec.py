@@ -21,17 +21,19 @@ from tests.wire.samples import FUZZ
 FACTS = typing.get_args(Fact)
 DIGESTS = st.binary(min_size=32, max_size=32).map(Digest)
 COUNTS = st.integers(0, 2**63 - 1)
+TIMES = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999).map(Instant)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     str: TEXTS,
     int: COUNTS,
+    Instant: TIMES,
     bytes: DIGESTS,
     tuple[str, ...]: st.lists(TEXTS, max_size=3).map(tuple),
 }
 
 
 def _plain(annotation: Any) -> object:
-    while hasattr(annotation, "__supertype__"):
+    while annotation is not Instant and hasattr(annotation, "__supertype__"):
         annotation = annotation.__supertype__
     return annotation
 
@@ -45,7 +47,7 @@ REFS = st.builds(PayloadRef, DIGESTS, COUNTS, COUNTS, COUNTS)
 RECORDS = st.builds(
     Record,
     COUNTS,
-    COUNTS.map(Instant),
+    TIMES,
     DIGESTS,
     st.lists(REFS, max_size=2).map(tuple),
     st.one_of(*map(facts, FACTS)),
@@ -132,6 +134,9 @@ def body(**changed: Any) -> bytes:
         (array(seq=2**63), "record"),
         (array(seq=2**80), "record"),
         (array(at="7"), "record"),
+        (array(at=253_402_300_800_000_000), "record"),
+        (array(at=-62_135_596_800_000_001), "record"),
+        (body(repeat_until_at=253_402_300_800_000_000), "record.body.repeat_until_at"),
         (array(prev=bytes(31)), "record"),
         (array(prev="x" * 32), "record"),
         (array(prev=None), "record"),
@@ -169,7 +174,7 @@ def body(**changed: Any) -> bytes:
         (b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff", "record"),
         (b"\xd8\x1c\x88\x01" + b"\xd8\x1d\x00" * 6, "record"),
     ],
-    ids=range(50),
+    ids=range(53),
 )
 def test_refuses(raw: bytes, where: str) -> None:
     assert samples.refusal(record_codec.decode, raw).where == where
@@ -196,6 +201,7 @@ def test_malformed_or_the_one_record_with_these_bytes(raw: bytes) -> None:
 WRONG: dict[object, list[object]] = {
     str: [b"x", 1, None],
     int: [2**63, -(2**63), True, 1.0, "1"],
+    Instant: [253_402_300_800_000_000, -62_135_596_800_000_001, True, 1.0, "1"],
     bytes: [b"", b"x" * 31, b"x" * 33, "x" * 32],
     tuple[str, ...]: [(1,), "ab", None],
 }
@@ -215,7 +221,7 @@ def test_nothing_is_written_that_could_not_be_read_again(cls: type, name: str, d
         assert refused.value.where == f"record.body.{name}"
 
 
-@pytest.mark.parametrize("at", [2**63, True])
+@pytest.mark.parametrize("at", [2**63, 253_402_300_800_000_000, True])
 def test_a_time_beyond_the_format_is_not_written(at: int) -> None:
     with pytest.raises(Malformed, match=r"record\.at"):
         record_codec.encode(Record(1, Instant(at), Digest(bytes(32)), (), records.BrokerStopped()))

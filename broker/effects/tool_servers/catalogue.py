@@ -1,6 +1,7 @@
 """What tools a server says it has: every page, within bounds. broker/wire/catalogue.py says what each is worth.
 
-How long it takes to read a list is the server's choice: so the bounds are close, and the event loop waits for none.
+How long it takes to read a list is the server's choice: so the bounds are close, and it is weighed and pinned beside
+the event loop.
 """
 
 from __future__ import annotations

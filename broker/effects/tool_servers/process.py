@@ -234,11 +234,13 @@ class _Child(asyncio.SubprocessProtocol):
 
 def _read(line: bytes) -> Any:
     """Without the collector of cycles, of which JSON has none: of a hostile line's lists in lists it makes seconds."""
+    was_on = gc.isenabled()
     gc.disable()
     try:
         return from_json(line)
     finally:
-        gc.enable()
+        if was_on:
+            gc.enable()
 
 
 async def _leave(transport: asyncio.SubprocessTransport, child: _Child) -> None:

@@ -118,7 +118,7 @@ def _freeze(known: _Known, call: Call) -> None:
         if isinstance(schema, Malformed):
             raise schema
         frozen = freeze(call.arguments)
-        schema.check(frozen.value)
+        schema.check(frozen.value, len(frozen.raw))
     except Malformed as error:
         raise _Denied(6, Code.INVALID_ARGUMENTS, f"{error.where} {error.why}", error.where) from error
     known.frozen = frozen

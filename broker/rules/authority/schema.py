@@ -24,8 +24,10 @@ _OPEN = ("additionalProperties", "unevaluatedProperties", "patternProperties")
 _JOINED = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies")
 _BACKTRACKS = 10_000
 """Steps of one pattern; when they are used up the value does not fit, under `not` either."""
-_PATTERN_BYTES = 1 << 18
-"""One pattern, compiled: `^\\w{1,255}$` takes a few KiB, `(a{100}){100}` more than this."""
+_PATTERN_BYTES = 1 << 20
+"""One pattern, compiled: `^\\w{1,255}$` takes a few KiB, `^\\S(?:.{0,253}\\S)?$` more than a quarter of this."""
+_MOST_LOOKS = 5_000_000
+"""At all values of a call together: about a third of a second."""
 _NAMING_BYTES = 1 << 20
 """Of schemas that a tool's calls may have compiled to name what does not fit: about a tenth of a second in all."""
 _ABOUT_ALL = ("$schema", "$id", "$defs", "definitions")
@@ -40,7 +42,7 @@ class Schema:
         dialect = str(schema.get("$schema", _DEFAULT)).removesuffix("#")
         if dialect not in _DIALECTS:
             raise Malformed("inputSchema.$schema", f"expected 2020-12, 2019-09 or draft-07, found {shown(dialect)}")
-        schema_paths.check(schema)
+        self._looks = schema_paths.check(schema)
         self._dialect = dialect
         self._whole = _closed(schema, dialect)
         self._validator = self._compiled(self._whole)
@@ -49,12 +51,16 @@ class Schema:
         self._about_bytes = len(json.dumps(self._about))
         self._naming_bytes = _NAMING_BYTES
 
-    def check(self, arguments: JsonObject) -> None:
+    def check(self, arguments: JsonObject, size_bytes: int) -> None:
         """Raises Malformed for arguments that do not fit; `where` is a JSON Pointer to the argument that does not.
+
+        size_bytes: of their canonical form, which no count of values exceeds.
 
         The library is asked for nothing but yes or no: to gather what is wrong takes it time and memory without end
         where a schema's alternatives lead back to it.
         """
+        if self._looks * size_bytes > _MOST_LOOKS and self._looks * schema_paths.values(arguments) > _MOST_LOOKS:
+            raise Malformed("/", "are too many values for a schema that looks at each so often")
         if not self._validator.is_valid(arguments):
             raise self._flaw(arguments)
 
@@ -103,7 +109,8 @@ class Schema:
                 pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_PATTERN_BYTES),
             )
         except (ValueError, jsonschema_rs.ReferencingError) as error:  # ValidationError is a ValueError
-            raise Malformed("inputSchema", "is no JSON Schema that stands by itself") from error
+            kept = f"its patterns are ones, each within {_PATTERN_BYTES >> 20} MiB compiled"
+            raise Malformed("inputSchema", f"is no JSON Schema that stands by itself, or not all of {kept}") from error
 
 
 def _closed(schema: JsonObject, dialect: str) -> JsonObject:

@@ -12,16 +12,20 @@ from broker.errors import Malformed
 from broker.wire.strict_json import JsonObject, shown
 
 MOST: Final = 10_000
-MOST_PATTERNS: Final = 256
+MOST_PATTERNS: Final = 64
 _ONE = ("not", "if", "then", "else", "$ref", "$dynamicRef", "$recursiveRef")
 _SEVERAL = ("allOf", "anyOf", "oneOf")
+_AGAINST = ("enum", "const", "required", "dependentRequired")
 _NAMED = ("dependentSchemas", "dependencies")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def check(schema: JsonObject) -> None:
-    """Raises Malformed for a schema that has a value looked at more than MOST times, or of which that can't be told, or
-    that has more than MOST_PATTERNS."""
+def check(schema: JsonObject) -> int:
+    """How often it can have one value looked at, at most.
+
+    Raises Malformed for a schema where that is more than MOST times, or can't be told, or that has more than
+    MOST_PATTERNS.
+    """
     if sum(map(_patterns, _nodes(schema))) > MOST_PATTERNS:
         raise Malformed("inputSchema", f"has more than {MOST_PATTERNS} patterns")
     try:
@@ -31,6 +35,7 @@ def check(schema: JsonObject) -> None:
         raise Malformed("inputSchema", "its definitions lead on and on") from None
     if most > MOST:
         raise Malformed("inputSchema", f"has one value looked at more than {MOST} times")
+    return most
 
 
 class _Paths:
@@ -45,13 +50,15 @@ class _Paths:
         for node in _nodes(root):
             if node is not root and isinstance(node.get("$id"), str):
                 raise Malformed("inputSchema", "has a schema with an `$id` inside")
-            for name in {node.get("$anchor"), node.get("$dynamicAnchor")} - {None}:
+            # What is no text is none: an object here need not be a schema, but a default, say.
+            for name in {word for word in map(node.get, ("$anchor", "$dynamicAnchor")) if isinstance(word, str)}:
                 if name in self._anchors:
-                    raise Malformed("inputSchema", f"has the anchor {shown(str(name))} twice")
-                self._anchors[str(name)] = node
+                    raise Malformed("inputSchema", f"has the anchor {shown(name)} twice")
+                self._anchors[name] = node
 
     def of(self, node: Any) -> int:
-        """Looks at one value by this schema: its own, and those of all that it names for the same value."""
+        """Looks at one value by this schema: its own, one for each value that it holds it against, and those of all
+        that it names for the same value."""
         if not isinstance(node, dict):
             return 1
         if (known := self._known.get(id(node))) is not None:
@@ -59,7 +66,8 @@ class _Paths:
         if id(node) in self._under:  # a definition that leads back to itself ends, or the validator would not
             return 1
         self._under.add(id(node))
-        found = min(1 + sum(map(self.of, self._beside(node))), MOST + 1)
+        own = 1 + sum(values(node[keyword]) for keyword in _AGAINST if keyword in node)
+        found = min(own + sum(map(self.of, self._beside(node))), MOST + 1)
         self._under.discard(id(node))
         self._known[id(node)] = found
         return found
@@ -96,6 +104,17 @@ class _Paths:
             else:
                 raise Malformed("inputSchema", f"names a definition that is not there: {shown(reference)}")
         return found
+
+
+def values(value: Any) -> int:
+    """How many there are in it, itself and the names of members not counted."""
+    count, waiting = 0, [value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, dict | list):
+            count += len(inner)
+            waiting += inner.values() if isinstance(inner, dict) else inner
+    return count
 
 
 def _patterns(node: dict[str, Any]) -> int:

@@ -73,4 +73,8 @@ def notes(raw: bytes, noted: Record) -> bool:
     """Does the signed envelope say what this note says? Raises Malformed for no envelope."""
     said, fact = envelope.read(raw), noted.fact
     named = (said.op, said.params.get("claim"), sha256(said.params.get("note", "").encode()).digest())
-    return isinstance(fact, OutcomeNoted) and named == ("outcome_note", fact.claim, noted.payloads[0].digest)
+    return isinstance(fact, OutcomeNoted) and named == (
+        "outcome_note",
+        fact.claim,
+        *(ref.digest for ref in noted.payloads),
+    )
