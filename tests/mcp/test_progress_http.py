@@ -166,7 +166,7 @@ async def test_the_stream_has_progress_and_at_its_end_the_answer_in_lines_that_a
         (message(), "application/json, text/event-stream;q=0.000", 0.0),
         (message(), BOTH_KINDS, LONG),
     ],
-    ids=["asks for none", "has no token", "takes none", "refuses a stream", "is answered soon"],
+    ids=["asks for none", "has no token", "takes none", "refuses a stream", "refuses it at length", "is answered soon"],
 )
 async def test_any_other_call_is_one_piece_of_json(pki: Pki, body: bytes, accept: str, every_s: float) -> None:
     answer = await asked(pki, Waits(), every_s, body, accept)
