@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.model import permit_machine, situations, stage, test_cells, test_explorer, test_machine, test_permits
+from tests.model import (
+    permit_machine,
+    situations,
+    stage,
+    test_authority_cells,
+    test_cells,
+    test_explorer,
+    test_lease_cells,
+    test_machine,
+    test_permits,
+    test_run_cells,
+)
 
 
 def main() -> None:
@@ -16,6 +27,8 @@ def main() -> None:
     test_machine.run()
     test_permits.run()
     tables = (test_cells.LIFE, test_cells.DIRECTIVES, test_cells.AGENTS, test_cells.TICKETS)
+    tables += (test_authority_cells.REQUESTS, test_authority_cells.ACTS, test_lease_cells.LEASES)
+    tables += (test_run_cells.RUNS, test_run_cells.STOPS)
     orders = len(test_cells.ENVELOPES) * len(situations.ORDERED)
     told("model steps", stage.COUNTS)
     told("model steps with tool calls", permit_machine.COUNTS)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 
-from tests.proof.told import Entry, History, Told, Used
+from tests.proof.told import NOT_SENT, Entry, History, Told, Used, of_starts, taken_back
 from tests.proof.tool_desk import MOST_CALLS, SERVER, digest
 
 _SETTLED = ("", "outcome_unknown")
-_NOT_SENT, _UNKNOWN = "not_dispatched", "outcome_unknown"
+_UNKNOWN = "outcome_unknown"
 Key = tuple[str, ...]
 
 
@@ -20,7 +20,7 @@ Key = tuple[str, ...]
 
 def claims_end_once(history: History) -> Iterator[str]:
     """An intent, then one outcome; what a dead daemon left open is unknown by the turn of the next start itself."""
-    still_open, ended, starting = dict[str, None](), set[str](), _of_starts(history.journal)
+    still_open, ended, starting = dict[str, None](), set[str](), of_starts(history.journal)
     for entry in history.journal:
         claim = entry.fields.get("claim", "")
         if entry.kind == "broker_started":
@@ -39,21 +39,12 @@ def claims_end_once(history: History) -> Iterator[str]:
     yield from (f"{claim} has no outcome" for claim in still_open)
 
 
-def _of_starts(journal: Iterable[Entry]) -> set[int]:
-    """The records that starts wrote in their one turn, of which the start's own is the last."""
-    found, turn = set[int](), list[Entry]()
-    for entry in journal:
-        turn.append(entry)
-        if not entry.rest:
-            found |= {one.seq for one in turn} if entry.kind == "broker_started" else set()
-            turn.clear()
-    return found
-
-
 def acts_serve_once(history: History) -> Iterator[str]:
-    """One claim for an act, between its grant and its end, for what was signed; another only if none was sent."""
+    """One claim for an act, between its grant and its end, for what was signed; another only if none was sent, and the
+    act was not ended while that ran."""
     acts: dict[str, tuple[str, Entry]] = {}
-    by_claim: dict[str, tuple[str]] = {}
+    running: dict[str, str] = {}
+    void: dict[str, str] = {}
     for entry in history.journal:
         id = entry.fields.get("act", "")
         if entry.kind == "act_granted":
@@ -61,18 +52,23 @@ def acts_serve_once(history: History) -> Iterator[str]:
                 yield f"record {entry.seq}: {id} was granted before"
             acts[id] = "", entry
         elif entry.kind == "act_ended":
-            if acts[id][0]:
-                yield f"record {entry.seq}: {id} is {acts[id][0]}, and now {entry.fields['state']}"
-            acts[id] = entry.fields["state"], acts[id][1]
+            state, granted = acts[id]
+            if id in running.values() and id not in void:
+                void[id] = entry.fields["state"]
+            elif state:
+                yield f"record {entry.seq}: {id} is {state}, and now {entry.fields['state']}"
+            else:
+                acts[id] = entry.fields["state"], granted
         elif entry.kind == "call_claimed" and entry.fields["consent"].startswith("act/"):
             id = entry.fields["consent"].partition("/")[2]
             state, granted = acts.get(id, ("not granted", entry))
             if state or _bound(granted) != _bound(entry):
                 yield f"record {entry.seq}: {id} is {state or 'for another call'}, and serves a call"
-            acts[id], by_claim[entry.fields["claim"]] = ("claimed", granted), (id,)
-        elif entry.kind == "call_ended" and entry.fields["outcome"] == _NOT_SENT:
-            for id in by_claim.get(entry.fields["claim"], ()):
-                acts[id] = "", acts[id][1]
+            acts[id], running[entry.fields["claim"]] = ("claimed", granted), id
+        elif entry.kind == "call_ended":
+            id = running.pop(entry.fields["claim"], "")
+            if id and entry.fields["outcome"] == NOT_SENT:
+                acts[id] = void.get(id, ""), acts[id][1]
 
 
 def _bound(entry: Entry) -> tuple[object, ...]:
@@ -99,7 +95,7 @@ def leases_close(history: History) -> Iterator[str]:
             if left.get(id, 0) < 1:
                 yield f"record {entry.seq}: a read through {id}, which has {left.get(id, 'been closed')}"
             left[id] = left.get(id, 0) - 1
-        elif entry.kind == "call_ended" and entry.fields["outcome"] == _NOT_SENT:
+        elif entry.kind == "call_ended" and entry.fields["outcome"] == NOT_SENT:
             id = by_claim.get(entry.fields["claim"], "")
             left |= {id: left[id] + 1} if id in left else {}
 
@@ -127,7 +123,7 @@ def budgets_hold(history: History) -> Iterator[str]:
             counts[run] += 1
             if counts[run] > MOST_CALLS:
                 yield f"record {entry.seq}: call {counts[run]} of run {run}"
-        elif entry.kind == "call_ended" and entry.fields["outcome"] == _NOT_SENT:
+        elif entry.kind == "call_ended" and entry.fields["outcome"] == NOT_SENT:
             counts[runs[entry.fields["claim"]]] -= 1
 
 
@@ -147,7 +143,7 @@ def executed_once(history: History) -> Iterator[str]:
         about = calls.get(entry.fields["claim"])
         if about:
             call = about["tool"], about["args_digest"]
-            sent[call] += entry.fields["outcome"] != _NOT_SENT
+            sent[call] += entry.fields["outcome"] != NOT_SENT
             done[call] += entry.fields["outcome"] in ("done", "failed")
     ran = Counter((f"{SERVER}.{one.tool}", _digest(one.word)) for one in history.executions)
     for one in history.executions:
@@ -213,7 +209,7 @@ def outcomes_are_written(history: History) -> Iterator[str]:
         name = fact["cn"], str(fact["generation"]), fact["tool"], fact["args_digest"], fact["call_id"]
         written[name].add(outcomes.get(fact["claim"], ""))
     for told in history.of("call"):
-        if told.done and told.answer["code"] in (*_SETTLED, _NOT_SENT):
+        if told.done and told.answer["code"] in (*_SETTLED, NOT_SENT):
             outcome = told.answer["code"] or ("failed" if told.answer["failed"] else "done")
             name = tuple(told.about[key] for key in ("cn", "generation", "tool"))
             if outcome not in written[(*name, _digest(told.about["word"]), told.about["call_id"])]:
@@ -289,6 +285,7 @@ def _may_have_changed(told: Told) -> bool:
 def restarts_keep_what_was_told(history: History) -> Iterator[str]:
     """Acts are listed as acknowledged, leases of earlier lives are not, and no figure is less than was told."""
     leases = {told.about["lease"]: told for told in history.of("lease")}
+    revoked = taken_back(history.journal)
     final: dict[str, str] = {}
     for restart in history.restarts:
         seen, life = restart.seen, f"life {restart.life}"
@@ -304,10 +301,11 @@ def restarts_keep_what_was_told(history: History) -> Iterator[str]:
             if state != "active":
                 final[id] = state
         for told in earlier:
-            if told.op == "approve" and told.done and told.about["act"] not in seen.acts:
-                yield f"{life}: act {told.about['act']} is missing after an acknowledged approval"
-            if told.op == "act_revoke" and told.changed and seen.acts.get(told.about["act"]) != "revoked":
-                yield f"{life}: act {told.about['act']} is {seen.acts.get(told.about['act'])} after a revocation"
+            act = told.about.get("act", "")
+            if told.op == "approve" and told.done and act not in seen.acts:
+                yield f"{life}: act {act} is missing after an acknowledged approval"
+            if told.op == "act_revoke" and told.changed and seen.acts.get(act) != revoked.get(act):
+                yield f"{life}: act {act} is {seen.acts.get(act)} after a revocation"
         yield from (f"{life}: {words}" for words in _too_little(restart.seen.runs, earlier))
 
 
@@ -353,7 +351,7 @@ def _sums(journal: Iterable[Entry]) -> dict[str, Used]:
             case "call_claimed":
                 run = of_claim[fact["claim"]] = fact["run"]
                 runs[run] = replace(runs[run], calls=runs[run].calls + 1)
-            case "call_ended" if fact["outcome"] == _NOT_SENT:
+            case "call_ended" if fact["outcome"] == NOT_SENT:
                 run = of_claim[fact["claim"]]
                 runs[run] = replace(runs[run], calls=runs[run].calls - 1)
             case "usage_reported":

@@ -166,6 +166,23 @@ FORGERIES: dict[str, tuple[str, Forge]] = {
         "acts_serve_once",
         write({"kind": "act_ended", "act": "a1", "state": "revoked"}),
     ),
+    "an act that was taken back while its call ran": (
+        "acts_serve_once",
+        write(
+            {"kind": "act_ended", "act": "a1", "state": "revoked"},
+            ended("c1", "not_dispatched"),
+            claimed("c9", "one", "act/a1"),
+            at=8,
+        ),
+    ),
+    "an act that is taken back twice": (
+        "acts_serve_once",
+        write(*[{"kind": "act_ended", "act": "a1", "state": "revoked"}] * 2, at=8),
+    ),
+    "a revocation that is forgotten": (
+        "restarts_keep_what_was_told",
+        tell(said("act_revoke", 6, {"revoked": True}, act="a3")),
+    ),
     "a lease that outlives a restart": ("leases_close", write(claimed("c9", "m", "lease/l1", "read"), ended("c9"))),
     "a read more than was signed": ("leases_close", write(*READS, at=10)),
     "a lease that was replaced": (
@@ -227,6 +244,16 @@ FORGERIES: dict[str, tuple[str, Forge]] = {
 
 def test_a_good_history_is_one() -> None:
     assert [words for words in violations(written(GOOD, RECORDS)) if _of_calls(words)] == []
+
+
+def test_who_takes_an_act_back_while_its_call_runs_does_not_undo_the_call() -> None:
+    took = said("act_revoke", 6, {"revoked": True}, act="a1")
+    good = seen(acts={"a1": "done", "a2": "claimed", "a3": "active"})(replace(GOOD, told=[*GOOD.told, took]))
+    records = [*RECORDS[:8], {"kind": "act_ended", "act": "a1", "state": "revoked"}, *RECORDS[8:]]
+    assert [words for words in violations(written(good, records)) if _of_calls(words)] == []
+    assert {"restarts_keep_what_was_told"} == {
+        words.split(":")[0] for words in violations(written(good, RECORDS)) if _of_calls(words)
+    }
 
 
 @pytest.mark.parametrize("name", FORGERIES)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 LOST = 0
+NOT_SENT = "not_dispatched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +143,29 @@ def line(told: Told) -> str:
 
 def parse(raw: str) -> Told:
     return Told(**json.loads(raw))
+
+
+def of_starts(journal: Iterable[Entry]) -> set[int]:
+    """The records that starts wrote in their one turn, of which the start's own is the last."""
+    found, turn = set[int](), list[Entry]()
+    for entry in journal:
+        turn.append(entry)
+        if not entry.rest:
+            found |= {one.seq for one in turn} if entry.kind == "broker_started" else set()
+            turn.clear()
+    return found
+
+
+def taken_back(journal: Iterable[Entry]) -> dict[str, str]:
+    """What each act is that was revoked: that; but what its call came to, where that ran by then and was sent."""
+    found, running = dict[str, str](), dict[str, str]()
+    for entry in journal:
+        if entry.kind == "call_claimed":
+            running[entry.fields["claim"]] = entry.fields["consent"].removeprefix("act/")
+        elif entry.kind == "act_ended":
+            found[entry.fields["act"]] = "revoked"
+        elif entry.kind == "call_ended":
+            act = running.pop(entry.fields["claim"], "")
+            if act in found and entry.fields["outcome"] != NOT_SENT:
+                found[act] = entry.fields["outcome"]
+    return found
