@@ -20,7 +20,7 @@ from typing import Any
 
 TOOLS = ["echo", "pid", "look", "fails", "refuses", "silent", "stuck", "dies", "garbage", "endless", "chatter",
          "large", "child", "stranger", "daemon", "talks", "asks", "progress", "changed", "strange",
-         "nonsense", "unasked", "both", "maybe"]  # fmt: skip
+         "nonsense", "unasked", "both", "maybe", "many"]  # fmt: skip
 SCHEMA = {"type": "object"}
 NEWER = "2026-07-28"
 
@@ -109,6 +109,10 @@ def call(id: Any, name: str, given: dict[str, Any], line: str) -> None:
             send({"id": id, "result": {"content": []}, "error": {"code": 1, "message": "both"}})
         case "maybe":
             answer(id, {"content": [], "isError": "off"})
+        case "many":  # a line of the caller's own, with many of one thing in it
+            words = ",".join([given["item"]] * given["times"])
+            sys.stdout.write(given["line"].replace("MANY", words).replace("ID", str(id)) + "\n")
+            sys.stdout.flush()
         case _:
             send({"id": id, "error": {"code": -32602, "message": f"Unknown tool: {name}"}})
 
@@ -213,7 +217,9 @@ def main() -> None:
                 answer(id, {"resultType": "input_required", "inputRequests": {"one": wanted}})
             case "initialize":
                 version = message["params"]["protocolVersion"] if how != "old" else "1999-01-01"
-                about = {"name": "fake", "version": said.get("version", "7")}
+                about: dict[str, Any] = {"name": "fake", "version": said.get("version", "7")}
+                if how == "icons":
+                    about["icons"] = [0] * 20_000
                 capabilities = {"tools": {"listChanged": True}}
                 answer(id, {"protocolVersion": version, "capabilities": capabilities, "serverInfo": about})
             case "tools/list":

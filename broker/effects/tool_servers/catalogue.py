@@ -10,15 +10,16 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable
 
+from broker.effects.tool_servers.values import MAX_VALUES, counted
 from broker.errors import Malformed
 from broker.wire.strict_json import JsonObject
 
 MAX_TOOLS = 1000
 MAX_PAGES = 100
 MAX_BYTES = 2 * 1024 * 1024
-MAX_VALUES = 131072
-"""200 tools of ten arguments, each with 120 characters of words and told again as output, are 1.3 MB and 59,000 values,
-which take 0.3 s of a processor. Bytes alone don't bound that: a list in a list takes two."""
+"""200 tools of ten arguments, each with 120 characters of words and told again as output, are 1.3 MB and 46,000 values,
+which take 0.3 s of a processor. Bytes alone don't bound that, a list in a list takes two: MAX_VALUES is for all pages.
+"""
 
 
 async def definitions(page: Callable[[str | None], Awaitable[JsonObject]]) -> tuple[object, ...]:
@@ -43,23 +44,20 @@ async def definitions(page: Callable[[str | None], Awaitable[JsonObject]]) -> tu
 
 
 def _weighed(definitions: Iterable[object], so_far: tuple[int, int]) -> tuple[int, int]:
-    """How many bytes and values it is with these. Raises Malformed for too many.
-
-    Values are counted by the brackets and commas of the JSON; those within texts count, too.
-    """
-    size, values = so_far
+    """How many bytes and values it is with these. Raises Malformed for too many."""
+    size, count = so_far
     for definition in definitions:
         try:
             text = json.dumps(definition)
         except (ValueError, RecursionError):  # unfit anyhow, and within what a server may write at all
             continue
         size += len(text)
-        values += sum(map(text.count, "[{,"))
+        count += counted(definition, MAX_VALUES)
         if size > MAX_BYTES:
             raise Malformed("tools", f"more than {MAX_BYTES} bytes")
-        if values > MAX_VALUES:
+        if count > MAX_VALUES:
             raise Malformed("tools", f"more than {MAX_VALUES} values in their definitions")
-    return size, values
+    return size, count
 
 
 def _next(cursor: object, seen: set[str]) -> str | None:

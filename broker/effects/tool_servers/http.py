@@ -13,6 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
+from broker.effects.tool_servers.events import Events, against
 from broker.effects.tool_servers.link import PASSAGE, Link, Passage
 from broker.wire.escape import escaped
 
@@ -78,8 +79,10 @@ class _Guarded(httpx2.AsyncBaseTransport):
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         plain = response.headers.get("content-encoding", "identity") == "identity"
         if response.status_code == 200 and kind == "text/event-stream" and plain:
-            bound = self._most_bytes if request.method == "POST" else None
-            response.stream = _Events(response.stream, passage, bound)
+            response.headers["content-type"] = "text/event-stream; charset=utf-8"  # as it is judged, it is read
+            response.stream = Events(
+                response.stream, self._link, passage, self._most_bytes, is_answer=request.method == "POST"
+            )
             return response
         body = bytearray()
         try:
@@ -91,6 +94,9 @@ class _Guarded(httpx2.AsyncBaseTransport):
         finally:
             await response.aclose()
         passage.astray = self._against(response.status_code, kind, plain, len(body))
+        if not passage.astray and (why := against(bytes(body))):
+            passage.astray = why
+            self._link.lose(why)
         if response.status_code >= 400 and request.method == "POST":
             self._link.wear()  # an unknown session, say: the next call asks for a new one
         if passage.astray:
@@ -106,28 +112,6 @@ class _Guarded(httpx2.AsyncBaseTransport):
         if status >= 500 or (status == 200 and kind != "application/json"):
             return f"it answered with HTTP status {status} and no message of the protocol"
         return ""
-
-
-class _Events(httpx2.AsyncByteStream):
-    """A stream of events as it comes. One that ends before it was closed has not brought its answer."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream, passage: Passage, most_bytes: int | None) -> None:
-        self._inner = inner
-        self._passage = passage
-        self._left = most_bytes
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._inner:
-            if self._left is not None:
-                self._left -= len(chunk)
-                if self._left < 0:
-                    self._passage.astray = "its answer is longer than what a call may bring"
-                    return
-            yield chunk
-        self._passage.astray = "the connection was lost"
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def _is_notice(request: httpx2.Request) -> bool:

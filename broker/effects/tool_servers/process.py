@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import os
 import shutil
@@ -13,14 +12,14 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
-from pydantic_core import from_json
 
+from broker.effects.tool_servers import values
 from broker.effects.tool_servers.direct import Direct, number
 from broker.effects.tool_servers.link import Link
 from broker.effects.tool_servers.outcome import NotSent
@@ -136,6 +135,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._link = link
         self._speech = speech
         self._most_bytes = self._allowed_bytes = most_bytes
+        self._requested = 0
         self._in_hand: set[int | None] = set()
         self._rest = bytearray()
 
@@ -143,6 +143,7 @@ class _Child(asyncio.SubprocessProtocol):
         """One more request is in hand: its answer has to have room."""
         self._in_hand.add(id)
         self._allowed_bytes = self._most_bytes * len(self._in_hand)
+        self._requested = 0
 
     def settled(self, id: int | None) -> bool:
         """This request is no longer in hand: it was answered, or nobody waits for its answer. False: it was not."""
@@ -217,30 +218,27 @@ class _Child(asyncio.SubprocessProtocol):
         if not line.strip() or self._link.lost:
             return
         try:
-            found = _read(line)
+            found = values.read(line)
             if self.direct.take(found):
                 return
             message = jsonrpc_message_adapter.validate_python(found, by_name=False)
+        except values.TooMany as error:
+            self.fail(str(error))
+            return
         except ValueError:
             self.fail("it wrote a line to its standard output that is no message of the protocol")
             return
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             if not self.settled(number(message.id)):
                 return  # to nothing that was asked, or to what nobody waits for: it makes no room for more
+        elif isinstance(message, JSONRPCRequest):
+            self._requested += values.at_most(line)
+            if self._requested > values.MAX_TYPED:  # many small ones take as long as a large one
+                self.fail(f"its requests hold more than {values.MAX_TYPED} values")
+                return
         elif message.method == "notifications/tools/list_changed":
             self._link.tools_changed()  # before any answer that comes after it
         self._send.send_nowait(SessionMessage(message))
-
-
-def _read(line: bytes) -> Any:
-    """Without the collector of cycles, of which JSON has none: of a hostile line's lists in lists it makes seconds."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        return from_json(line)
-    finally:
-        if was_on:
-            gc.enable()
 
 
 async def _leave(transport: asyncio.SubprocessTransport, child: _Child) -> None:
