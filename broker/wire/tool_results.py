@@ -121,8 +121,14 @@ def of(outcome: str, answer: bytes, *, anew: bool = False) -> Result:
         text = f"this call was made ({outcome}), and its answer is not kept"
         text += ": make the read anew, under another call_id or none" if anew else ""
         return stored if answer else refused("answer_not_kept", text, outcome=outcome)
-    text = " ".join(part.get("text", "") for part in stored.get("content", ()))
-    return refused(outcome, text or outcome.replace("_", " "))
+    return refused(outcome, _text_of(stored) or outcome.replace("_", " "))
+
+
+def _text_of(stored: Result) -> str:
+    """What `words` made; of a journal that another wrote whatever is text in it."""
+    content = stored.get("content")
+    parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return " ".join(text for text in parts if isinstance(text, str))
 
 
 def _told(said: dict[str, Any]) -> str:
