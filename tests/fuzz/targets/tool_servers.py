@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 
-from broker.effects.tool_servers import catalogue
+from broker.effects.tool_servers import catalogue, events, values
 from broker.effects.tool_servers.connection import _outcome
 from broker.effects.tool_servers.outcome import Done, Failed, Unknown
 from broker.effects.tool_servers.speech import Speech
@@ -60,6 +60,19 @@ def _answer(raw: bytes) -> Done | Failed:
     return found
 
 
+def _counted(raw: bytes) -> object:
+    """What is counted in a message by its bytes is never less than what it holds, and both kinds of servers agree."""
+    if events.against(raw) and values.at_most(raw) <= values.MAX_TYPED:
+        raise AssertionError("a small message is not read")
+    try:
+        message = values.read(raw)
+    except ValueError as error:
+        raise Malformed("message", "not read") from error
+    if values.counted(message, values.MAX_VALUES) > 2 * values.at_most(raw):
+        raise AssertionError("more values than brackets and commas")
+    return message
+
+
 class _Heard(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
@@ -95,6 +108,9 @@ TARGETS = (
            tuple, tries=400),
     Target("answer of a server", ("broker.effects.tool_servers.connection._outcome",), _answer, _ANSWERS,
            Done | Failed, (Malformed, Unknown)),
+    Target("message of a server", tuple(f"broker.effects.tool_servers.{name}" for name in
+                                        ("values.read", "values.at_most", "events.against")), _counted,
+           (b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a,[{"}]}}', b"[[],[1,{}]]")),
     Target("standard error of a server", ("broker.effects.tool_servers.speech.Speech.feed",), _speech,
            (b"started\nlistening on 1\n", b"Traceback (most recent call last):\n  x\n"), tuple, (), tries=400),
 )  # fmt: skip
