@@ -39,7 +39,7 @@ _CASTS = {  # how many of each are there in a life, and how often: mostly few, f
     **{(0, 1, 0): 2, (0, 2, 0): 2, (1, 0, 0): 2, (1, 1, 0): 3, (2, 1, 0): 1},
     **{(0, 0, 1): 2, (0, 0, 2): 4, (1, 0, 1): 3, (2, 0, 2): 1},
 }
-LIMITS = "limits: {consume_per_minute: 1000000, max_active_per_agent: 1000000}"
+LIMITS = "limits: {consume_per_minute: 1000000, calls_per_minute: 1000000, max_active_per_agent: 1000000}"
 _SIGNS = 'operator@{} namespaces="lever-operator-directive@lever.dev,lever-operator-admin@lever.dev" {}\n'
 _LISTS = (
     ("list", "/directive/list"),
