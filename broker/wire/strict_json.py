@@ -146,6 +146,18 @@ def beyond(value: JsonValue, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
             yield from beyond(inner, (*at, str(number)))
 
 
+def counted(value: object, most: int) -> int:
+    """The items and members in it, however deep; no longer than until there are more than `most`."""
+    count, waiting = 0, [value]
+    while waiting and count <= most:
+        found = waiting.pop()
+        if isinstance(found, dict | list):
+            count += len(found)
+            if count <= most:
+                waiting.extend(found.values() if isinstance(found, dict) else found)
+    return count
+
+
 def canonical(value: JsonValue) -> bytes:
     """The RFC 8785 form of a value. Raises Malformed where there is none (NaN, 2^53, a lone surrogate)."""
     try:

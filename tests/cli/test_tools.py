@@ -101,17 +101,22 @@ def test_a_server_that_is_another_now_is_told_of_each_of_its_tools(cli: Cli, ins
 def test_a_tool_that_must_not_be_accepted_says_why_and_bars_no_other(cli: Cli, instance: Path, path: Path) -> None:
     odd = a_tool(a_definition("odd")) | {"state": "unacceptable", "why": f"it hides {HOSTILE}", "definition": None}
     rows = [odd | {"identity": None}, a_tool(READ)]
+    for text in told_of_unacceptable(cli, instance, path, "odd", rows):
+        assert "must not be accepted: it hides x" in text
+        assert undisguised(text)
+
+
+def told_of_unacceptable(cli: Cli, instance: Path, path: Path, name: str, rows: list[Any]) -> list[str]:
+    """What each command says of the first tool, which is not accepted, while the second one, `read`, is."""
     listed, _ = tools(cli, instance, path, "list", "files", rows=rows)
     assert [line.split()[1] for line in listed.stdout.splitlines()[1:]] == ["unacceptable", "quarantined"]
-    diff, _ = tools(cli, instance, path, "diff", "files", "odd", rows=rows)
-    named, broker = tools(cli, instance, path, "accept", "files", "odd", rows=rows)
+    diff, _ = tools(cli, instance, path, "diff", "files", name, rows=rows)
+    named, broker = tools(cli, instance, path, "accept", "files", name, rows=rows)
     assert (named.status, "/admin/tools_accept" in [route for route, _ in broker.asked]) == (Exit.REFUSED, False)
     done, broker = tools(cli, instance, path, "accept", "files", rows=rows)
     assert done.status == 0, done.stderr
     assert [tool.name for tool in accepted.parse(attached(broker, instance))[1]] == ["read"]
-    for text in (listed.stderr, diff.stdout, named.stderr, done.stderr):
-        assert "must not be accepted: it hides x" in text
-        assert undisguised(text)
+    return [listed.stderr, diff.stdout, named.stderr, done.stderr]
 
 
 BOMB = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(20)} | {"d20": {}}
@@ -136,15 +141,7 @@ def test_a_tool_that_no_call_could_use_says_why_and_bars_no_other(
     """Also one that was accepted: by an older release, say."""
     bad = a_definition("bad", inputSchema={"type": "object", **schema})
     rows = [a_tool(bad, bad if before else None), a_tool(READ)]
-    listed, _ = tools(cli, instance, path, "list", "files", rows=rows)
-    assert [line.split()[1] for line in listed.stdout.splitlines()[1:]] == ["unacceptable", "quarantined"]
-    diff, _ = tools(cli, instance, path, "diff", "files", "bad", rows=rows)
-    named, broker = tools(cli, instance, path, "accept", "files", "bad", rows=rows)
-    assert (named.status, "/admin/tools_accept" in [route for route, _ in broker.asked]) == (Exit.REFUSED, False)
-    done, broker = tools(cli, instance, path, "accept", "files", rows=rows)
-    assert done.status == 0, done.stderr
-    assert [tool.name for tool in accepted.parse(attached(broker, instance))[1]] == ["read"]
-    for text in (listed.stderr, diff.stdout, named.stderr, done.stderr):
+    for text in told_of_unacceptable(cli, instance, path, "bad", rows):
         assert f"must not be accepted: every call of it would be refused: inputSchema: {why}" in text
 
 

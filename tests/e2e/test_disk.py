@@ -134,6 +134,14 @@ def filled(small: Path) -> Path:
             return small / "filler"
 
 
+def made_on(small: Path, instance: Path) -> Rig:
+    """An instance whose state lies on the small disk."""
+    rig = Rig.create(instance)
+    shutil.move(rig.state, small / "state")
+    rig.state.symlink_to(small / "state")
+    return rig
+
+
 MOUNTS = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs takes root")
 
 
@@ -143,9 +151,7 @@ MOUNTS = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs ta
 def test_a_full_disk_stops_the_daemon_and_what_it_acknowledged_is_there_when_there_is_room(
     tmp_path: Path, small: Path
 ) -> None:
-    rig = Rig.create(tmp_path / "instance")
-    shutil.move(rig.state, small / "state")
-    rig.state.symlink_to(small / "state")
+    rig = made_on(small, tmp_path / "instance")
     agent = rig.start().enrol("worker-a")
     ids = [rig.send() for _ in range(40)]
     filler, given = filled(small), []
@@ -177,9 +183,7 @@ def test_a_full_disk_stops_the_daemon_and_what_it_acknowledged_is_there_when_the
 def test_a_call_whose_intent_finds_no_room_is_not_carried_out_and_its_act_is_not_spent(
     tmp_path: Path, small: Path
 ) -> None:
-    rig = Rig.create(tmp_path / "instance")
-    shutil.move(rig.state, small / "state")
-    rig.state.symlink_to(small / "state")
+    rig = made_on(small, tmp_path / "instance")
     (beside := tmp_path / "beside").mkdir()
     servers = WATCHED.format(python=sys.executable, between=BETWEEN, fake=FAKE, folder=beside)
     rig.config.write_text(rig.config.read_text() + servers)

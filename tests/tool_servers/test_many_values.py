@@ -10,9 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from broker.effects.tool_servers import Done, NotSent, Unknown, values
+from broker.effects.tool_servers import Done, NotSent, Unknown
 from broker.effects.tool_servers.events import Events
 from broker.effects.tool_servers.link import Link, Passage
+from broker.wire import strict_json
 from tests.tool_servers.conftest import Make
 from tests.tool_servers.setting import A, AServer, alive, ask, fake, looked, sent, until
 from tests.tool_servers.test_http import EVENTS, at, misbehaving, says, whole
@@ -183,9 +184,9 @@ async def test_a_line_that_never_ends_is_not_kept() -> None:
 
 
 def test_the_count_stops_at_its_bound_and_sees_every_value() -> None:
-    assert values.counted({"a": [1, [2, {"b": None}]], "c": "[,,,]"}, 100) == 7
-    assert values.counted([[0] * 10, [0] * 10], 15) > 15
+    assert strict_json.counted({"a": [1, [2, {"b": None}]], "c": "[,,,]"}, 100) == 7
+    assert strict_json.counted([[0] * 10, [0] * 10], 15) > 15
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    assert values.counted(deep, 1000) == 1001
+    assert strict_json.counted(deep, 1000) == 1001

@@ -10,8 +10,9 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable
 
-from broker.effects.tool_servers.values import MAX_VALUES, counted
+from broker.effects.tool_servers.values import MAX_VALUES
 from broker.errors import Malformed
+from broker.wire import strict_json
 from broker.wire.strict_json import JsonObject
 
 MAX_TOOLS = 1000
@@ -52,7 +53,7 @@ def _weighed(definitions: Iterable[object], so_far: tuple[int, int]) -> tuple[in
         except (ValueError, RecursionError):  # unfit anyhow, and within what a server may write at all
             continue
         size += len(text)
-        count += counted(definition, MAX_VALUES)
+        count += strict_json.counted(definition, MAX_VALUES)
         if size > MAX_BYTES:
             raise Malformed("tools", f"more than {MAX_BYTES} bytes")
         if count > MAX_VALUES:

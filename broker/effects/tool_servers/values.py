@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
+from broker.wire import strict_json
+
 MAX_VALUES: Final = 131072
 MAX_TYPED: Final = 10_000
 """Of those that have types of the protocol. So many wrong ones take 0.2 s and 56 MB."""
@@ -25,9 +27,9 @@ def read(raw: bytes) -> Any:
     """One message, and no more than it may hold. Raises ValueError: TooMany, or for no JSON."""
     message = _parsed(raw)
     if at_most(raw) > MAX_TYPED:
-        if counted(message, MAX_VALUES) > MAX_VALUES:
+        if strict_json.counted(message, MAX_VALUES) > MAX_VALUES:
             raise TooMany(f"it wrote a message with more than {MAX_VALUES} values")
-        if counted(_typed(message), MAX_TYPED) > MAX_TYPED:
+        if strict_json.counted(_typed(message), MAX_TYPED) > MAX_TYPED:
             raise TooMany(f"it wrote a message with more than {MAX_TYPED} values outside of structured content")
     return message
 
@@ -35,18 +37,6 @@ def read(raw: bytes) -> Any:
 def at_most(raw: bytes) -> int:
     """It holds no more than so many. By its brackets and commas, those within texts too: often that is enough."""
     return sum(map(raw.count, (b"[", b"{", b",")))
-
-
-def counted(value: object, most: int) -> int:
-    """The items and members in it, however deep; no longer than until there are more than `most`."""
-    count, waiting = 0, [value]
-    while waiting and count <= most:
-        found = waiting.pop()
-        if isinstance(found, dict | list):
-            count += len(found)
-            if count <= most:
-                waiting.extend(found.values() if isinstance(found, dict) else found)
-    return count
 
 
 def _typed(message: object) -> object:

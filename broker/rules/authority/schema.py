@@ -10,7 +10,7 @@ import jsonschema_rs
 
 from broker.errors import Malformed
 from broker.rules.authority import schema_paths
-from broker.wire import json_pointer
+from broker.wire import json_pointer, strict_json
 from broker.wire.catalogue import PinnedTool
 from broker.wire.strict_json import JsonObject, JsonValue, as_object, shown
 
@@ -59,7 +59,8 @@ class Schema:
         The library is asked for nothing but yes or no: to gather what is wrong takes it time and memory without end
         where a schema's alternatives lead back to it.
         """
-        if self._looks * size_bytes > _MOST_LOOKS and self._looks * schema_paths.values(arguments) > _MOST_LOOKS:
+        room = _MOST_LOOKS // self._looks
+        if size_bytes > room and strict_json.counted(arguments, room) > room:
             raise Malformed("/", "are too many values for a schema that looks at each so often")
         if not self._validator.is_valid(arguments):
             raise self._flaw(arguments)

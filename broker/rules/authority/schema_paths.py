@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from broker.errors import Malformed
+from broker.wire import strict_json
 from broker.wire.strict_json import JsonObject, shown
 
 MOST: Final = 10_000
@@ -66,7 +67,7 @@ class _Paths:
         if id(node) in self._under:  # a definition that leads back to itself ends, or the validator would not
             return 1
         self._under.add(id(node))
-        own = 1 + sum(values(node[keyword]) for keyword in _AGAINST if keyword in node)
+        own = 1 + sum(strict_json.counted(node[keyword], MOST) for keyword in _AGAINST if keyword in node)
         found = min(own + sum(map(self.of, self._beside(node))), MOST + 1)
         self._under.discard(id(node))
         self._known[id(node)] = found
@@ -104,17 +105,6 @@ class _Paths:
             else:
                 raise Malformed("inputSchema", f"names a definition that is not there: {shown(reference)}")
         return found
-
-
-def values(value: Any) -> int:
-    """How many there are in it, itself and the names of members not counted."""
-    count, waiting = 0, [value]
-    while waiting:
-        inner = waiting.pop()
-        if isinstance(inner, dict | list):
-            count += len(inner)
-            waiting += inner.values() if isinstance(inner, dict) else inner
-    return count
 
 
 def _patterns(node: dict[str, Any]) -> int:

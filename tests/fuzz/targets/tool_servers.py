@@ -12,7 +12,7 @@ from broker.effects.tool_servers.outcome import Done, Failed, Unknown
 from broker.effects.tool_servers.speech import Speech
 from broker.errors import Malformed
 from broker.wire import catalogue as wire_catalogue
-from broker.wire import server_identity
+from broker.wire import server_identity, strict_json
 from broker.wire.names import Instant
 from broker.wire.strict_json import JsonObject, as_object
 from tests.fuzz.target import Target
@@ -68,7 +68,7 @@ def _counted(raw: bytes) -> object:
         message = values.read(raw)
     except ValueError as error:
         raise Malformed("message", "not read") from error
-    if values.counted(message, values.MAX_VALUES) > 2 * values.at_most(raw):
+    if strict_json.counted(message, values.MAX_VALUES) > 2 * values.at_most(raw):
         raise AssertionError("more values than brackets and commas")
     return message
 
