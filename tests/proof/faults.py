@@ -13,6 +13,7 @@ from tests.proof.processes import Daemon
 from tests.proof.scene import Figures, Scene
 
 _END, _END_S = 0, 20.0  # of a clean stop; and how long a daemon whose disk failed may take to end
+_CALLS = 200  # at most, until one is executed
 _PATIENCE = 20  # answers; a short write ends nobody
 
 
@@ -35,9 +36,15 @@ class Failing:
     def early(self, scene: Scene) -> bool:
         return False
 
+    def calling(self) -> bool:
+        """A short write ends nobody: such a life goes on until a call is executed."""
+        return self._fault.how == "short"
+
     def end(self, scene: Scene, daemon: Daemon) -> str:
         renaming = self._fault.call == "rename"
         if daemon.serves:
+            if self.calling():
+                scene.watch(daemon, _CALLS, "kx")
             scene.watch(daemon, answers=3 if renaming else _PATIENCE)
         alive = daemon.listen(0)
         if alive and SAID in daemon.said and self._fault.how != "short" and daemon.listen(_END_S):

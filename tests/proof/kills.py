@@ -27,6 +27,9 @@ class Killed:
     def early(self, scene: Scene) -> bool:
         return scene.chance.random() < 0.1
 
+    def calling(self) -> bool:
+        return False
+
     def end(self, scene: Scene, daemon: Daemon) -> str:
         chance = scene.chance
         if not daemon.serves:

@@ -24,6 +24,7 @@ _SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32)
 _LOG_FLUSHED, _LOG_LOST = 1, 2
 _MIB = 1 << 20
 _ANSWERS = 20
+_CALLS = 200  # at most, until one is executed
 
 
 class CannotMount(Exception):
@@ -75,6 +76,7 @@ class PowerCut:
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
+        self._called = False
 
     def environment(self, scene: Scene) -> Mapping[str, str]:
         return {}
@@ -82,9 +84,16 @@ class PowerCut:
     def early(self, scene: Scene) -> bool:
         return scene.chance.random() < 0.1
 
+    def calling(self) -> bool:
+        """Until one life went on until a call was executed."""
+        return not self._called
+
     def end(self, scene: Scene, daemon: Daemon) -> str:
         chance = scene.chance
         if daemon.serves:
+            if self.calling():
+                scene.watch(daemon, _CALLS, "kx")
+                self._called = True
             scene.watch(daemon, answers=int(chance.expovariate(1 / _ANSWERS)))
         else:
             daemon.listen(0.08 * chance.random())

@@ -70,6 +70,9 @@ class Ending(Protocol):
     def early(self, scene: Scene) -> bool:
         """Is this life ended before the daemon has said that it serves?"""
 
+    def calling(self) -> bool:
+        """Are there callers in this life, whatever the chance says?"""
+
     def end(self, scene: Scene, daemon: Daemon) -> str:
         """End it, or see its end; what was wrong about that, or nothing. Afterwards its folder can be read."""
 
@@ -183,7 +186,8 @@ class Scene:
 
     def _cast(self) -> tuple[int, ...]:
         """How many of each process of clients are there in this life."""
-        (self.cast,) = self.chance.choices([*_CASTS], [*_CASTS.values()])
+        casts = {cast: often for cast, often in _CASTS.items() if cast[-1] or not self.ending.calling()}
+        (self.cast,) = self.chance.choices([*casts], [*casts.values()])
         return self.cast
 
     def watch(self, daemon: Daemon, answers: int, of: str = "ock") -> None:
